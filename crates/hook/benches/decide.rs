@@ -63,7 +63,7 @@ fn patch(node: &mut ObservedNode, patch: &NodePatch) {
 
 /// Makes all plugins start after the driver and the toolkit that they serve.
 fn with_plugins_in_order(observed: &mut Observed) {
-    for pod in observed.pods.changed().iter_mut().map(Arc::make_mut) {
+    for pod in observed.pods.edit().iter_mut().map(Arc::make_mut) {
         pod.ready_since = pod.containers.iter().filter_map(|container| container.started).max();
         for container in &mut pod.containers {
             container.started = container.started.map(|started| started - Duration::from_hours(1));
@@ -80,7 +80,7 @@ fn in_the_middle(observed: &mut Observed) {
     }
     for (index, pod) in observed
         .pods
-        .changed()
+        .edit()
         .iter_mut()
         .map(Arc::make_mut)
         .filter(|pod| pod.labels.get("app.kubernetes.io/component").is_some())
@@ -127,15 +127,13 @@ fn a_node(observed: &mut Observed, number: usize) {
 }
 
 fn a_pod(observed: &mut Observed, number: usize) {
-    let replaced = |(place, pod): (usize, &Arc<ObservedPod>)| {
-        let mut pod = Arc::clone(pod);
-        if place == number {
-            let pod = Arc::make_mut(&mut pod);
-            pod.ready_since = pod.ready_since.map(|since| since + Duration::from_secs(1));
-        }
-        pod
-    };
-    observed.pods = observed.pods.succeeded_by(observed.pods.shared().enumerate().map(replaced));
+    let node = format!("node-{number:05}");
+    let pod = observed.pods.shared_on(&node).next().map(Arc::clone);
+    let mut pod = pod.unwrap();
+    let changed = Arc::make_mut(&mut pod);
+    changed.ready_since = changed.ready_since.map(|since| since + Duration::from_secs(1));
+    let key = format!("{}/{}", pod.namespace, pod.name);
+    observed.pods.insert(&node, key, pod);
 }
 
 /// Alternates between two changes of the controller: a node starts its upgrade, or a node returns

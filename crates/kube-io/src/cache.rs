@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use observed::Views;
 use observed::named::Named;
+use observed::{OnNode, Views};
 
 /// The health of a watch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,26 +31,44 @@ pub(crate) enum WatchHealth {
 struct TableContent<V> {
     items: BTreeMap<String, Arc<V>>,
     health: WatchHealth,
-    /// All views at the last request.
-    snapshot: Views<V>,
-    /// Whether `snapshot` is still current.
-    same: bool,
     /// All views by name, if a caller requested that, with the function that returns the name.
     named: Option<(Named<V>, NameOf<V>)>,
+    /// All views by node, if a caller requested that, with the function that returns the node.
+    by_node: Option<(Views<V>, NodeOf<V>)>,
 }
 
 /// A function that returns the name of a view.
 type NameOf<V> = fn(&V) -> &str;
+/// A function that returns the node of a view, once it is known.
+type NodeOf<V> = fn(&V) -> Option<&str>;
 
 impl<V> TableContent<V> {
     fn new(health: WatchHealth) -> Mutex<Self> {
-        Mutex::new(Self {
-            items: BTreeMap::new(),
-            health,
-            snapshot: Views::new(),
-            same: true,
-            named: None,
-        })
+        Mutex::new(Self { items: BTreeMap::new(), health, named: None, by_node: None })
+    }
+
+    /// Applies a change of one view to the views by name and by node. All other views stay shared
+    /// with the snapshots that decisions hold.
+    fn update(&mut self, key: &str, before: Option<&V>, value: Option<&Arc<V>>) {
+        if let Some((named, name)) = &mut self.named {
+            if let Some(before) = before.filter(|_| value.is_none()) {
+                named.remove(name(before));
+            }
+            if let Some(value) = value {
+                named.insert_shared(name(value), Arc::clone(value));
+            }
+        }
+        if let Some((views, node)) = &mut self.by_node {
+            let of = |view: &V| node(view).unwrap_or_default().to_owned();
+            if let Some(before) =
+                before.filter(|before| value.is_none_or(|value| of(value) != of(before)))
+            {
+                views.remove(&of(before), key);
+            }
+            if let Some(value) = value {
+                views.insert(&of(value), key, Arc::clone(value));
+            }
+        }
     }
 }
 
@@ -95,14 +113,21 @@ impl<V: Clone + PartialEq> CacheTable<V> {
         self.lock().items.values().map(|value| V::clone(value)).collect()
     }
 
-    /// Returns all views; the same list as before if nothing has changed.
-    pub(crate) fn snapshot(&self) -> Views<V> {
+    /// Returns all views by node.
+    pub(crate) fn by_node(&self) -> Views<V>
+    where
+        V: OnNode,
+    {
         let mut content = self.lock();
-        if !content.same {
-            content.snapshot = content.snapshot.succeeded_by(content.items.values().cloned());
-            content.same = true;
-        }
-        content.snapshot.clone()
+        let TableContent { items, by_node, .. } = &mut *content;
+        let all = || {
+            let mut views = Views::new();
+            for (key, value) in items.iter() {
+                views.insert(value.on_node().unwrap_or_default(), key.as_str(), Arc::clone(value));
+            }
+            (views, V::on_node as NodeOf<V>)
+        };
+        by_node.get_or_insert_with(all).0.clone()
     }
 
     /// Returns all views by name.
@@ -131,7 +156,7 @@ impl<V: Clone + PartialEq> CacheTable<V> {
         let mut content = self.lock();
         if content.items != items || content.health != WatchHealth::InStep {
             content.items = items;
-            (content.same, content.named) = (false, None);
+            (content.named, content.by_node) = (None, None);
             content.health = WatchHealth::InStep;
             self.changed.notify_one();
         }
@@ -144,20 +169,11 @@ impl<V: Clone + PartialEq> CacheTable<V> {
             return;
         }
         let value = value.map(Arc::new);
-        let before = match value.clone() {
-            Some(value) => content.items.insert(key, value),
-            None => content.items.remove(&key),
-        };
-        if let Some((named, name)) = &mut content.named {
-            // All other views are shared with the snapshots that decisions hold.
-            if let Some(before) = before.filter(|_| value.is_none()) {
-                named.remove(name(&before));
-            }
-            if let Some(value) = value {
-                named.insert_shared(name(&value), Arc::clone(&value));
-            }
+        let before = content.items.remove(&key);
+        content.update(&key, before.as_deref(), value.as_ref());
+        if let Some(value) = value {
+            content.items.insert(key, value);
         }
-        content.same = false;
         self.changed.notify_one();
     }
 
@@ -167,7 +183,7 @@ impl<V: Clone + PartialEq> CacheTable<V> {
         if content.health != health {
             if health == WatchHealth::Absent {
                 content.items.clear();
-                (content.same, content.named) = (false, None);
+                (content.named, content.by_node) = (None, None);
             }
             content.health = health;
             self.changed.notify_one();

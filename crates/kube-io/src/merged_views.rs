@@ -1,13 +1,13 @@
-//! Merges the content of several caches into one list, which stays the same list while no cache
-//! changes.
+//! Merges the content of several caches into one collection. Only nodes whose views have changed
+//! are merged again.
 
 use std::sync::{Mutex, PoisonError};
 
-use observed::Views;
+use observed::{OnNode, Views};
 
 use super::cache::CacheTable;
 
-/// The last result, and the lists from which it was merged.
+/// The last result, and the collections from which it was merged.
 #[derive(Debug)]
 pub(super) struct MergedViews<V> {
     last: Mutex<(Vec<Views<V>>, Views<V>)>,
@@ -19,21 +19,19 @@ impl<V> Default for MergedViews<V> {
     }
 }
 
-impl<V: Clone + PartialEq> MergedViews<V> {
-    /// Returns the views of all tables.
+impl<V: Clone + PartialEq + OnNode> MergedViews<V> {
+    /// Returns the views of all tables. The tables must always be the same.
     pub(super) fn merge<'a>(&self, tables: impl IntoIterator<Item = &'a CacheTable<V>>) -> Views<V>
     where
         V: 'a,
     {
-        let parts: Vec<Views<V>> = tables.into_iter().map(CacheTable::snapshot).collect();
+        let parts: Vec<Views<V>> = tables.into_iter().map(CacheTable::by_node).collect();
         // No code panics while it holds this lock.
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let same = last.0.len() == parts.len()
-            && last.0.iter().zip(&parts).all(|(before, part)| before.is_same(part));
-        if !same {
-            let merged = last.1.joined(&parts);
-            *last = (parts, merged);
-        }
-        last.1.clone()
+        let (before, merged) = &mut *last;
+        before.resize_with(parts.len(), Views::new);
+        merged.follow(before, &parts);
+        *before = parts;
+        merged.clone()
     }
 }

@@ -12,7 +12,7 @@ use contract::names;
 use contract::settings::Settings;
 use contract::task::Task;
 use observed::pause::ObservedPause;
-use observed::{self, Observed, Views, project};
+use observed::{self, Observed, project};
 
 use super::api_collection::{CONFIG_MAPS, NODES, ResourceName};
 use super::cache::{CacheTable, WatchHealth};
@@ -181,8 +181,8 @@ impl Watches {
                 .as_ref()
                 .map(DevicePluginWatches::observed)
                 .unwrap_or_default(),
-            validators: self.operator_pods.validators.snapshot(),
-            operand_pods: self.operator_pods.operands.snapshot(),
+            validators: self.operator_pods.validators.by_node(),
+            operand_pods: self.operator_pods.operands.by_node(),
             workloads: self.workloads.observed(),
             pauses: self.pauses.values().into_iter().flatten().collect(),
         }
@@ -192,15 +192,11 @@ impl Watches {
 /// Returns the content of a table, or that the server does not serve the resource.
 fn served<V: Clone + PartialEq, T>(
     table: &CacheTable<V>,
-    content: impl FnOnce(&Views<V>) -> T,
+    content: impl FnOnce(&CacheTable<V>) -> T,
 ) -> observed::OptionalApi<T> {
     if table.health() == WatchHealth::Absent {
         observed::OptionalApi::Absent
     } else {
-        observed::OptionalApi::Served(content(&table.snapshot()))
+        observed::OptionalApi::Served(content(table))
     }
-}
-
-fn copies<V: Clone>(views: &Views<V>) -> Vec<V> {
-    views.iter().cloned().collect()
 }

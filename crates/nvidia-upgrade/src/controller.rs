@@ -8,8 +8,9 @@ use jiff::{SignedDuration, Timestamp};
 use contract::driver::Driver;
 
 use super::controller_generation::ControllerGeneration;
-use super::operator::work;
+use super::operator::{ReconciliationPlan, counted_work, work};
 use super::pass::{PassError, PassOptions, PassOutcome, PassWrite, Requestor, pass_with};
+use super::snapshot::SnapshotCache;
 use observed::Observed;
 
 /// A running controller. None of its state survives its end: a new controller starts evictions and
@@ -87,6 +88,28 @@ impl UpgradeController {
     ) -> Reconciliation {
         let requestor = self.requestor.clone();
         let work = work(observed, self.driver, self.generation, requestor.as_ref());
+        self.perform(work, now, accept)
+    }
+
+    /// Runs it as [`Self::run`] does, on a cache that only counts most nodes. It must not use the
+    /// maintenance-operator.
+    pub fn run_counted(
+        &mut self,
+        observed: &Observed,
+        cache: &SnapshotCache,
+        now: Timestamp,
+        accept: &mut dyn FnMut(&PassWrite) -> bool,
+    ) -> Reconciliation {
+        let work = counted_work(observed, self.driver, self.generation, cache);
+        self.perform(work, now, accept)
+    }
+
+    fn perform(
+        &mut self,
+        work: ReconciliationPlan<'_>,
+        now: Timestamp,
+        accept: &mut dyn FnMut(&PassWrite) -> bool,
+    ) -> Reconciliation {
         let again = work.again();
         let mut done = Reconciliation {
             passes: Vec::new(),
@@ -98,6 +121,7 @@ impl UpgradeController {
             // An NVIDIADriver without nodes has no pass either.
             let is_idle = part.owner.is_some()
                 && part.snapshot.entries.is_empty()
+                && part.snapshot.counted.is_empty()
                 && part.snapshot.blocked.is_none();
             if !part.rules.auto_upgrade || is_idle {
                 continue;

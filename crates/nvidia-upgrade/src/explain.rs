@@ -224,8 +224,7 @@ pub fn explain_pass(
     // One entry represents all of them: the pass does nothing with them, and nothing else blocks
     // them.
     let pending = NodeEntry { state: ControllerState::UpgradeRequired, ..NodeEntry::default() };
-    let pending_wait =
-        if snapshot.counted.pending_nodes.is_empty() { None } else { view.wait(&pending) };
+    let pending_wait = if snapshot.counted.pending == 0 { None } else { view.wait(&pending) };
     PassOutlook { moves: all, waits, pending_wait }
 }
 

@@ -11,7 +11,7 @@ use contract::names;
 use super::controller_generation::{ControllerGeneration, TICK};
 use super::pass::{PassWrite, Requestor};
 use super::policy_rules::PolicyRules;
-use super::snapshot::{SnapshotInputs, UpgradeSnapshot};
+use super::snapshot::{SnapshotCache, SnapshotInputs, UpgradeSnapshot};
 use super::state::ControllerState;
 use observed::{LiveUpgradePolicy, NvidiaDriver, Observed, ObservedNode};
 
@@ -57,6 +57,39 @@ pub fn work<'a>(
     generation: ControllerGeneration,
     requestor: Option<&'a Requestor>,
 ) -> ReconciliationPlan<'a> {
+    let all = UpgradeSnapshot::from_observed(
+        observed,
+        &SnapshotInputs { requestor, ..SnapshotInputs::from_observed(observed, driver) },
+    );
+    let snapshot = |owner: Option<&str>, _: &PolicyRules| {
+        owner.map_or_else(|| all.clone(), |owner| all.owned_by(owner))
+    };
+    work_on(observed, driver, generation, requestor, &snapshot)
+}
+
+/// [`work`] without a snapshot of all nodes: most nodes are only counted. The controller must not
+/// use the maintenance-operator.
+pub fn counted_work<'a>(
+    observed: &'a Observed,
+    driver: Driver,
+    generation: ControllerGeneration,
+    cache: &'a SnapshotCache,
+) -> ReconciliationPlan<'a> {
+    let inputs = SnapshotInputs::from_observed(observed, driver);
+    let snapshot = |owner: Option<&str>, rules: &PolicyRules| {
+        cache.snapshot(observed, &inputs, owner, &rules.policy)
+    };
+    work_on(observed, driver, generation, None, &snapshot)
+}
+
+/// Returns the work. `snapshot`: returns the nodes of an NVIDIADriver, or all, under a policy.
+fn work_on<'a>(
+    observed: &'a Observed,
+    driver: Driver,
+    generation: ControllerGeneration,
+    requestor: Option<&'a Requestor>,
+    snapshot: &dyn Fn(Option<&str>, &PolicyRules) -> UpgradeSnapshot<'a>,
+) -> ReconciliationPlan<'a> {
     if driver == Driver::DaemonSet {
         return ReconciliationPlan::default();
     }
@@ -72,17 +105,11 @@ pub fn work<'a>(
             off(observed, driver, requestor)
         };
     }
-    let snapshot = || {
-        UpgradeSnapshot::from_observed(
-            observed,
-            &SnapshotInputs { requestor, ..SnapshotInputs::from_observed(observed, driver) },
-        )
-    };
     if policies.iter().all(|(owner, _)| owner.is_none()) {
         let part = |(owner, rules)| PartialPass {
             owner,
+            snapshot: snapshot(None, &rules),
             rules,
-            snapshot: snapshot(),
             cleaned: Vec::new(),
         };
         return ReconciliationPlan {
@@ -90,19 +117,19 @@ pub fn work<'a>(
             ..ReconciliationPlan::default()
         };
     }
-    let all = snapshot();
     let part = |object: &'a NvidiaDriver| {
         let (name, rules) = (object.name.as_str(), PolicyRules::from_live(&object.upgrade_policy));
+        let snapshot = snapshot(Some(name), &rules);
         // An error that keeps the controller from the nodes also prevents all of this. A node
         // without a live owner is not changed.
-        let off = !rules.auto_upgrade && all.blocked.is_none();
+        let off = !rules.auto_upgrade && snapshot.blocked.is_none();
         let cleaned = labeled(observed, driver)
             .filter(|node| off && node.driver_owner() == Some(name))
             .map(|node| node.name.clone())
             .collect();
         // An error that concerns all is reported by the first pass; a policy that is off has no
         // pass.
-        PartialPass { owner: Some(name), rules, snapshot: all.owned_by(name), cleaned }
+        PartialPass { owner: Some(name), rules, snapshot, cleaned }
     };
     let parts = observed.live_nvidia_drivers().map(part).collect();
     ReconciliationPlan { parts, ..ReconciliationPlan::default() }

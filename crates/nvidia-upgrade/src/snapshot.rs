@@ -24,21 +24,26 @@ pub struct UpgradeSnapshot<'a> {
     /// orphaned pod has two entries.
     pub entries: Vec<NodeEntry<'a>>,
     /// Nodes that are only counted: none in a full snapshot.
-    pub counted: CountedEntries<'a>,
+    pub counted: CountedEntries,
     /// Why the controller does nothing at all; it tries again after a short pause.
     pub blocked: Option<SnapshotError>,
 }
 
 /// Nodes with which a pass without the maintenance-operator does nothing, whatever it does with the
 /// others.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CountedEntries<'a> {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CountedEntries {
     /// Number of nodes that are done and available.
     pub settled: usize,
     /// Number of nodes that wait for a slot and get none.
     pub pending: usize,
-    /// The names of the pending nodes, sorted.
-    pub pending_nodes: Vec<&'a str>,
+}
+
+impl CountedEntries {
+    /// Returns whether every node has an entry.
+    pub fn is_empty(self) -> bool {
+        self == Self::default()
+    }
 }
 
 /// The work of a pass for an entry, as far as the entry alone shows it.

@@ -35,7 +35,7 @@ pub use labels::{Label, Labels, selects};
 pub use operand::{OperandPod, OperandSpec, OperatorLease, OperatorPod};
 pub use pod::{ObservedContainer, ObservedPod};
 pub use taint::{ObservedTaint, ObservedToleration, tolerates, untolerated_taint};
-pub use views::{OnNode, Views};
+pub use views::{OnNode, SharedViews, Views, ViewsEdit, ViewsIter};
 
 /// An API that a server may not have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -24,6 +24,12 @@ pub struct Iter<'a, T> {
     block: std::slice::Iter<'a, (Arc<str>, Arc<T>)>,
 }
 
+impl<T> Clone for Iter<'_, T> {
+    fn clone(&self) -> Self {
+        Self { blocks: self.blocks.clone(), block: self.block.clone() }
+    }
+}
+
 impl<'a, T> Iterator for Iter<'a, T> {
     type Item = (&'a Arc<str>, &'a T);
 
@@ -74,6 +80,13 @@ impl<T> Named<T> {
         let block = self.blocks.get(self.block_of(name)?)?;
         let place = place_in(block, name).ok()?;
         Some(&block[place].1)
+    }
+
+    /// Returns the stored name and the value of a name.
+    pub fn entry(&self, name: &str) -> Option<(&Arc<str>, &T)> {
+        let block = self.blocks.get(self.block_of(name)?)?;
+        let (name, value) = &block[place_in(block, name).ok()?];
+        Some((name, value))
     }
 
     /// Returns whether the map has this name.

@@ -1,16 +1,23 @@
-//! Collections of views whose clones cost a pointer. Caches, snapshots and previous snapshots share
-//! each view, and they share an unchanged list as a whole. A change of one clone copies what it
-//! changes.
+//! Views of objects by node. A clone costs a pointer, and a change of one clone copies only a few
+//! neighboring nodes: caches, snapshots and previous snapshots share nearly everything, and their
+//! differences are found without examining the rest.
 
-use std::collections::{HashMap, HashSet};
-use std::ops::Index;
-use std::sync::{Arc, OnceLock};
+use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
-/// A list of views with an index by node.
-#[derive(Clone, Debug, PartialEq, Eq)]
+use crate::named::{self, Named};
+
+/// Views by node. Iterators follow the names of nodes, and on each node the keys of the views.
 pub struct Views<T> {
-    list: Arc<ViewList<T>>,
+    /// `""` has the views whose node is not known. No group is empty.
+    by_node: Named<NodeGroup<T>>,
+    len: usize,
 }
+
+/// The views on one node with their keys, sorted by key. Equal keys keep the order in which they
+/// were added.
+type NodeGroup<T> = Vec<(Arc<str>, Arc<T>)>;
 
 /// A view of something that is on a node.
 pub trait OnNode {
@@ -18,165 +25,88 @@ pub trait OnNode {
     fn on_node(&self) -> Option<&str>;
 }
 
-#[derive(Debug)]
-struct ViewList<T> {
-    views: Vec<Arc<T>>,
-    /// Positions by node, built on first use.
-    by_node: OnceLock<Arc<ByNode<T>>>,
+/// Iterator over the shared pointers to the views of [`Views`].
+pub struct SharedViews<'a, T> {
+    groups: named::Iter<'a, NodeGroup<T>>,
+    group: std::slice::Iter<'a, (Arc<str>, Arc<T>)>,
 }
-
-#[derive(Debug)]
-struct ByNode<T> {
-    places: HashMap<Box<str>, NodePositions>,
-    /// The function that the index was built with.
-    on_node: fn(&T) -> Option<&str>,
-}
-
-/// Positions of the views on one node: nearly always one.
-#[derive(Debug)]
-struct NodePositions {
-    first: u32,
-    more: Vec<u32>,
-}
-
-impl<T> ViewList<T> {
-    fn new(views: Vec<Arc<T>>) -> Self {
-        Self { views, by_node: OnceLock::new() }
-    }
-}
-
-impl<T> Clone for ViewList<T> {
-    /// Copies the list for a change. The index is not copied, because the change makes it stale.
-    fn clone(&self) -> Self {
-        Self::new(self.views.clone())
-    }
-}
-
-impl<T: PartialEq> PartialEq for ViewList<T> {
-    fn eq(&self, other: &Self) -> bool {
-        self.views == other.views
-    }
-}
-
-impl<T: Eq> Eq for ViewList<T> {}
 
 /// Iterator over the views of [`Views`].
-type ViewsIter<'a, T> = std::iter::Map<std::slice::Iter<'a, Arc<T>>, fn(&'a Arc<T>) -> &'a T>;
+pub type ViewsIter<'a, T> = std::iter::Map<SharedViews<'a, T>, fn(&'a Arc<T>) -> &'a T>;
+
+impl<'a, T> Iterator for SharedViews<'a, T> {
+    type Item = &'a Arc<T>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some((_, view)) = self.group.next() {
+                return Some(view);
+            }
+            self.group = self.groups.next()?.1.iter();
+        }
+    }
+}
+
+impl<T> Clone for Views<T> {
+    fn clone(&self) -> Self {
+        Self { by_node: self.by_node.clone(), len: self.len }
+    }
+}
 
 impl<T> Default for Views<T> {
     fn default() -> Self {
-        Self { list: Arc::new(ViewList::new(Vec::new())) }
+        Self { by_node: Named::default(), len: 0 }
     }
 }
 
+impl<T: std::fmt::Debug> std::fmt::Debug for Views<T> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// Keys do not count.
+impl<T: PartialEq> PartialEq for Views<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.is_same(other) || self.len == other.len && self.shared().eq(other.shared())
+    }
+}
+
+impl<T: Eq> Eq for Views<T> {}
+
 impl<T> Views<T> {
-    /// Creates an empty list.
+    /// Creates an empty collection.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Iterates over all views, in their order.
+    /// Iterates over all views.
     pub fn iter(&self) -> ViewsIter<'_, T> {
-        self.list.views.iter().map(Arc::as_ref)
+        self.shared().map(Arc::as_ref)
+    }
+
+    /// Iterates over the shared pointers to all views.
+    pub fn shared(&self) -> SharedViews<'_, T> {
+        SharedViews { groups: self.by_node.iter(), group: [].iter() }
     }
 
     /// Returns the number of views.
     pub fn len(&self) -> usize {
-        self.list.views.len()
+        self.len
     }
 
-    /// Returns whether the list is empty.
+    /// Returns whether there are no views.
     pub fn is_empty(&self) -> bool {
-        self.list.views.is_empty()
+        self.len == 0
     }
 
-    /// Returns the first view.
-    pub fn first(&self) -> Option<&T> {
-        self.list.views.first().map(AsRef::as_ref)
-    }
-
-    /// Returns the view at a position.
-    pub fn get(&self, place: usize) -> Option<&T> {
-        self.list.views.get(place).map(AsRef::as_ref)
-    }
-
-    /// Returns the successor of this list. It takes over the index if that is still correct: mostly
-    /// one view of many was replaced.
-    #[must_use]
-    pub fn succeeded_by(&self, views: impl IntoIterator<Item = Arc<T>>) -> Self {
-        let list = ViewList::new(views.into_iter().collect());
-        if let Some(index) =
-            self.list.by_node.get().filter(|index| index.holds_for(&self.list.views, &list.views))
-        {
-            // A new list has none.
-            drop(list.by_node.set(Arc::clone(index)));
-        }
-        Self { list: Arc::new(list) }
-    }
-
-    /// Iterates over the shared pointers to the views.
-    pub fn shared(&self) -> impl ExactSizeIterator<Item = &Arc<T>> {
-        self.list.views.iter()
-    }
-
-    /// Appends a view.
-    pub fn push(&mut self, view: T) {
-        self.changed().push(Arc::new(view));
-    }
-
-    /// Returns whether both share one list: neither has changed since one was cloned from the
+    /// Returns whether both share all content: neither has changed since one was cloned from the
     /// other.
     pub fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.list, &other.list)
+        self.by_node.is_same(&other.by_node)
     }
 
-    /// Returns the views that only one of the two lists has. This includes views that were replaced
-    /// by equal ones.
-    pub fn differing<'a>(&'a self, other: &'a Self) -> Vec<&'a T> {
-        if self.is_same(other) {
-            return Vec::new();
-        }
-        // Lists keep their order: nearly always one view was replaced, added or removed.
-        let (left, right) = (self.list.views.as_slice(), other.list.views.as_slice());
-        let same = |(one, two): &(&Arc<T>, &Arc<T>)| Arc::ptr_eq(one, two);
-        let begin = left.iter().zip(right).take_while(same).count();
-        let (left, right) = (&left[begin..], &right[begin..]);
-        let end = left.iter().rev().zip(right.iter().rev()).take_while(same).count();
-        let (left, right) = (&left[..left.len() - end], &right[..right.len() - end]);
-        let known = |views: &[Arc<T>]| views.iter().map(Arc::as_ptr).collect::<HashSet<_>>();
-        let (ours, theirs) = (known(left), known(right));
-        let only = |views: &'a [Arc<T>], others: &HashSet<*const T>| {
-            views
-                .iter()
-                .filter(|view| !others.contains(&Arc::as_ptr(view)))
-                .map(AsRef::as_ref)
-                .collect::<Vec<_>>()
-        };
-        let mut found = only(left, &theirs);
-        found.extend(only(right, &ours));
-        found
-    }
-
-    /// Returns the concatenation of the lists as the successor of this list.
-    #[must_use]
-    pub fn joined(&self, lists: &[Self]) -> Self {
-        match lists {
-            [one] => Self { list: Arc::clone(&one.list) },
-            several => self.succeeded_by(several.iter().flat_map(Self::shared).cloned()),
-        }
-    }
-
-    /// Returns the list of this clone for a change; use [`Arc::make_mut`] to change a view.
-    pub fn changed(&mut self) -> &mut Vec<Arc<T>> {
-        let list = Arc::make_mut(&mut self.list);
-        list.by_node = OnceLock::new();
-        &mut list.views
-    }
-}
-
-impl<T: OnNode> Views<T> {
-    /// Iterates over the views on a node, in the order of the list. `""` selects the views whose
-    /// node is not known.
+    /// Iterates over the views on a node. `""` selects the views whose node is not known.
     pub fn on<'a>(&'a self, node: &str) -> impl Iterator<Item = &'a T> + Clone + use<'a, T> {
         self.shared_on(node).map(AsRef::as_ref)
     }
@@ -186,59 +116,153 @@ impl<T: OnNode> Views<T> {
         &'a self,
         node: &str,
     ) -> impl Iterator<Item = &'a Arc<T>> + Clone + use<'a, T> {
-        let places = self
-            .list
-            .by_node
-            .get_or_init(|| Arc::new(ByNode::new(&self.list.views, T::on_node)))
-            .places
-            .get(node);
-        let all = places
-            .into_iter()
-            .flat_map(|places| std::iter::once(places.first).chain(places.more.iter().copied()));
-        all.filter_map(|place| self.list.views.get(place as usize))
+        self.by_node.get(node).into_iter().flatten().map(|(_, view)| view)
     }
-}
 
-impl<T> ByNode<T> {
-    fn new(views: &[Arc<T>], on_node: fn(&T) -> Option<&str>) -> Self {
-        let mut all: HashMap<Box<str>, NodePositions> = HashMap::with_capacity(views.len());
-        for (place, view) in (0_u32..).zip(views) {
-            let node = on_node(view).unwrap_or_default();
-            match all.get_mut(node) {
-                Some(places) => places.more.push(place),
-                None => {
-                    drop(all.insert(node.into(), NodePositions { first: place, more: Vec::new() }));
-                }
+    /// Adds a view to a node, or replaces the view with this key there. `""`: its node is not
+    /// known.
+    pub fn insert(&mut self, node: &str, key: impl Into<Arc<str>>, view: Arc<T>) {
+        let key = key.into();
+        let mut group = self.by_node.get(node).cloned().unwrap_or_default();
+        match group.binary_search_by(|(known, _)| known.cmp(&key)) {
+            Ok(place) => group[place].1 = view,
+            Err(place) => {
+                group.insert(place, (key, view));
+                self.len += 1;
             }
         }
-        Self { places: all, on_node }
+        self.by_node.insert(node, group);
     }
 
-    /// Returns whether the index of one list is correct for the other: the views at each position
-    /// are on the same node.
-    fn holds_for(&self, one: &[Arc<T>], other: &[Arc<T>]) -> bool {
-        let same = |(one, other): (&Arc<T>, &Arc<T>)| {
-            Arc::ptr_eq(one, other) || (self.on_node)(one) == (self.on_node)(other)
+    /// Removes the view with this key from a node. Returns whether it was there.
+    pub fn remove(&mut self, node: &str, key: &str) -> bool {
+        let Some(known) = self.by_node.get(node) else { return false };
+        let Ok(place) = known.binary_search_by(|(known, _)| (**known).cmp(key)) else {
+            return false;
         };
-        one.len() == other.len() && one.iter().zip(other).all(same)
+        let mut group = known.clone();
+        group.remove(place);
+        self.len -= 1;
+        if group.is_empty() {
+            self.by_node.remove(node);
+        } else {
+            self.by_node.insert(node, group);
+        }
+        true
+    }
+
+    /// Replaces the views on a node by those of several other collections.
+    fn copy_node<'a>(&mut self, node: &str, parts: impl IntoIterator<Item = &'a Self>)
+    where
+        T: 'a,
+    {
+        let of_node = |part: &'a Self| part.by_node.get(node).into_iter().flatten();
+        let mut group: NodeGroup<T> = parts.into_iter().flat_map(of_node).cloned().collect();
+        group.sort_by(|(one, _), (other, _)| one.cmp(other));
+        self.len -= self.by_node.get(node).map_or(0, Vec::len);
+        self.len += group.len();
+        if group.is_empty() {
+            self.by_node.remove(node);
+        } else {
+            self.by_node.insert(node, group);
+        }
     }
 }
 
-impl<T> From<Vec<T>> for Views<T> {
+impl<T: PartialEq> Views<T> {
+    /// Returns the names of the nodes with different views in the two collections; `""` if views
+    /// without a node differ. Nodes whose views are shared are not examined.
+    pub fn differing_nodes<'a>(&'a self, other: &'a Self) -> Vec<&'a Arc<str>> {
+        self.by_node.differing(&other.by_node)
+    }
+
+    /// Updates the union of several collections with disjoint keys. `before`: the collections of
+    /// which this one is the union; their number must be the same.
+    pub fn follow(&mut self, before: &[Self], now: &[Self]) {
+        for (before, part) in before.iter().zip(now) {
+            for node in before.differing_nodes(part) {
+                self.copy_node(node, now);
+            }
+        }
+    }
+}
+
+impl<T: Clone> Views<T> {
+    /// Returns the first view on a node for which `is_wanted` is true, for a change of parts that do
+    /// not name its node.
+    pub fn find_mut(&mut self, node: &str, is_wanted: impl Fn(&T) -> bool) -> Option<&mut T> {
+        let group = self.by_node.get_mut(node)?;
+        group.iter_mut().map(|(_, view)| view).find(|view| is_wanted(view)).map(Arc::make_mut)
+    }
+}
+
+impl<T: OnNode> Views<T> {
+    /// Adds a view without a key of its own, after the other views on its node.
+    pub fn push(&mut self, view: T) {
+        let node = view.on_node().unwrap_or_default().to_owned();
+        let mut group = self.by_node.get(&node).cloned().unwrap_or_default();
+        let last = group.last().map_or_else(|| Arc::from(""), |(key, _)| Arc::clone(key));
+        group.push((last, Arc::new(view)));
+        self.by_node.insert(node, group);
+        self.len += 1;
+    }
+
+    /// Returns the list of all views for a change. It replaces the content when it is dropped.
+    pub fn edit(&mut self) -> ViewsEdit<'_, T> {
+        let list = self.shared().cloned().collect();
+        ViewsEdit { views: self, list }
+    }
+}
+
+/// The list of all views during a change: see [`Views::edit`].
+pub struct ViewsEdit<'v, T: OnNode> {
+    views: &'v mut Views<T>,
+    list: Vec<Arc<T>>,
+}
+
+impl<T: OnNode> Deref for ViewsEdit<'_, T> {
+    type Target = Vec<Arc<T>>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.list
+    }
+}
+
+impl<T: OnNode> DerefMut for ViewsEdit<'_, T> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.list
+    }
+}
+
+impl<T: OnNode> Drop for ViewsEdit<'_, T> {
+    fn drop(&mut self) {
+        *self.views = self.list.drain(..).collect();
+    }
+}
+
+impl<T: OnNode> From<Vec<T>> for Views<T> {
     fn from(views: Vec<T>) -> Self {
         views.into_iter().collect()
     }
 }
 
-impl<T> FromIterator<T> for Views<T> {
+impl<T: OnNode> FromIterator<T> for Views<T> {
     fn from_iter<I: IntoIterator<Item = T>>(views: I) -> Self {
         views.into_iter().map(Arc::new).collect()
     }
 }
 
-impl<T> FromIterator<Arc<T>> for Views<T> {
+impl<T: OnNode> FromIterator<Arc<T>> for Views<T> {
+    /// Collects views without keys of their own: those of one node keep their order.
     fn from_iter<I: IntoIterator<Item = Arc<T>>>(views: I) -> Self {
-        Self { list: Arc::new(ViewList::new(views.into_iter().collect())) }
+        let key: Arc<str> = "".into();
+        let mut groups: BTreeMap<String, NodeGroup<T>> = BTreeMap::new();
+        for view in views {
+            let node = view.on_node().unwrap_or_default().to_owned();
+            groups.entry(node).or_default().push((Arc::clone(&key), view));
+        }
+        let len = groups.values().map(Vec::len).sum();
+        Self { by_node: groups.into_iter().collect(), len }
     }
 }
 
@@ -251,69 +275,9 @@ impl<'a, T> IntoIterator for &'a Views<T> {
     }
 }
 
-impl<T> Index<usize> for Views<T> {
-    type Output = T;
-
-    fn index(&self, place: usize) -> &T {
-        &self.list.views[place]
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn change_in_one_clone_leaves_the_other() {
-        let mut views: Views<String> = vec!["a".to_owned(), "b".to_owned()].into();
-        let before = views.clone();
-        assert!(std::ptr::eq(&raw const before[0], &raw const views[0]), "one view, held twice");
-        views.changed().iter_mut().for_each(|view| Arc::make_mut(view).push('x'));
-        Arc::make_mut(&mut views.changed()[1]).push('y');
-        assert_eq!((views[0].as_str(), views[1].as_str(), before[0].as_str()), ("ax", "bxy", "a"));
-    }
-
-    #[test]
-    fn places_stay_known_until_something_changes_node() {
-        let views: Views<(&str, u32)> = vec![("a", 1), ("b", 2), ("b", 3)].into();
-        assert_eq!(views.on("b").count(), 2);
-        let known = |views: &Views<(&str, u32)>| views.list.by_node.get().map(Arc::as_ptr);
-        let replaced = |place: usize, with: (&'static str, u32)| {
-            views.succeeded_by(
-                views
-                    .shared()
-                    .enumerate()
-                    .map(|(at, view)| if at == place { Arc::new(with) } else { Arc::clone(view) }),
-            )
-        };
-        let other = replaced(1, ("b", 20));
-        assert!(known(&other).is_some() && known(&other) == known(&views));
-        assert_eq!(other.on("b").map(|view| view.1).collect::<Vec<_>>(), [20, 3]);
-        let moved = replaced(1, ("a", 20));
-        assert!(known(&moved).is_none());
-        assert_eq!(moved.on("a").map(|view| view.1).collect::<Vec<_>>(), [1, 20]);
-        let shorter = views.succeeded_by(views.shared().take(1).cloned());
-        assert!(known(&shorter).is_none() && shorter.on("b").count() == 0);
-    }
-
-    #[test]
-    fn lists_tell_what_only_one_of_them_has() {
-        let mut views: Views<u32> = vec![0, 1, 2, 3, 4, 5].into();
-        let before = views.clone();
-        let differing = |views: &Views<u32>| {
-            let mut found: Vec<u32> = before.differing(views).into_iter().copied().collect();
-            found.sort_unstable();
-            found
-        };
-        assert_eq!(differing(&views), [0; 0]);
-        views.changed()[2] = Arc::new(20);
-        assert_eq!(differing(&views), [2, 20]);
-        views.push(6);
-        assert_eq!(differing(&views), [2, 6, 20]);
-        views.changed().swap_remove(1);
-        assert_eq!(differing(&views), [1, 2, 6, 20], "one that moved is no other one");
-        assert_eq!(differing(&Views::new()), [0, 1, 2, 3, 4, 5]);
-    }
 
     impl OnNode for (&str, u32) {
         fn on_node(&self) -> Option<&str> {
@@ -321,23 +285,99 @@ mod tests {
         }
     }
 
+    fn listed(views: &Views<(&'static str, u32)>) -> Vec<u32> {
+        assert_eq!(views.len(), views.iter().count());
+        views.iter().map(|view| view.1).collect()
+    }
+
+    fn on(views: &Views<(&'static str, u32)>, node: &str) -> Vec<u32> {
+        views.on(node).map(|view| view.1).collect()
+    }
+
     #[test]
-    fn objects_on_node_are_found_after_change() {
-        let mut views: Views<(&str, u32)> = vec![("a", 1), ("", 2), ("b", 3), ("a", 4)].into();
-        let on = |views: &Views<(&str, u32)>, node: &str| {
-            views.on(node).map(|view| view.1).collect::<Vec<_>>()
-        };
-        assert_eq!(
-            (on(&views, "a"), on(&views, "b"), on(&views, "c")),
-            (vec![1, 4], vec![3], vec![])
-        );
-        assert_eq!(on(&views, ""), [2], "of which the node is not known");
+    fn change_in_one_clone_leaves_the_other() {
+        let mut views: Views<(&str, u32)> = vec![("a", 1), ("b", 2)].into();
         let before = views.clone();
-        views.push(("c", 5));
-        views.changed().swap_remove(0);
+        assert!(before.is_same(&views));
+        for view in views.edit().iter_mut() {
+            Arc::make_mut(view).1 += 10;
+        }
+        Arc::make_mut(&mut views.edit()[1]).1 += 10;
+        assert_eq!((listed(&views), listed(&before)), (vec![11, 22], vec![1, 2]));
+        assert!(!before.is_same(&views) && before != views);
+    }
+
+    #[test]
+    fn views_without_keys_keep_their_order_on_each_node() {
+        let mut views: Views<(&str, u32)> = vec![("b", 3), ("", 2), ("a", 4), ("a", 1)].into();
+        assert_eq!(listed(&views), [2, 4, 1, 3]);
         assert_eq!(
-            (on(&views, "a"), on(&views, "c"), on(&before, "a")),
-            (vec![4], vec![5], vec![1, 4])
+            (on(&views, "a"), on(&views, ""), on(&views, "c")),
+            (vec![4, 1], vec![2], vec![])
         );
+        views.push(("a", 0));
+        assert_eq!(on(&views, "a"), [4, 1, 0]);
+    }
+
+    #[test]
+    fn views_with_keys_are_sorted_replaced_and_removed_by_them() {
+        let mut views: Views<(&str, u32)> = Views::new();
+        for (key, number) in [("z", 1), ("x", 2), ("z", 3), ("y", 4)] {
+            views.insert("a", key, Arc::new(("a", number)));
+        }
+        assert_eq!(listed(&views), [2, 4, 3]);
+        assert!(views.remove("a", "x") && !views.remove("a", "x") && !views.remove("b", "y"));
+        assert_eq!(listed(&views), [4, 3]);
+        assert!(views.remove("a", "y") && views.remove("a", "z"));
+        assert_eq!((views.is_empty(), views == Views::new()), (true, true));
+    }
+
+    #[test]
+    fn view_is_found_on_its_node_for_a_change() {
+        let mut views: Views<(&str, u32)> = vec![("a", 1), ("b", 2), ("b", 3)].into();
+        let before = views.clone();
+        views.find_mut("b", |view| view.1 > 2).expect("it is there").1 = 30;
+        assert_eq!(views.find_mut("a", |view| view.1 > 2), None);
+        assert_eq!((listed(&views), listed(&before)), (vec![1, 2, 30], vec![1, 2, 3]));
+    }
+
+    #[test]
+    fn only_nodes_with_changed_views_differ() {
+        let mut views: Views<(&str, u32)> = vec![("a", 1), ("b", 2), ("", 3)].into();
+        let before = views.clone();
+        let differing = |views: &Views<(&'static str, u32)>| {
+            let names = before.differing_nodes(views).into_iter().map(ToString::to_string);
+            names.collect::<Vec<_>>()
+        };
+        assert_eq!(differing(&views), [""; 0]);
+        views.push(("c", 4));
+        Arc::make_mut(&mut views.edit()[1]).1 = 10;
+        assert_eq!(differing(&views), ["a", "c"]);
+        assert_eq!(differing(&Views::new()), ["", "a", "b"]);
+    }
+
+    #[test]
+    fn union_follows_its_parts() {
+        let part = |node: &'static str, key: &str, number: u32| {
+            let mut views = Views::new();
+            views.insert(node, key, Arc::new((node, number)));
+            views
+        };
+        let (drivers, toolkits) = (part("a", "driver", 1), part("a", "toolkit", 2));
+        let none = [Views::new(), Views::new()];
+        let mut both = Views::new();
+        both.follow(&none, &[drivers.clone(), toolkits.clone()]);
+        assert_eq!(listed(&both), [1, 2]);
+        let before = both.clone();
+        both.follow(
+            &[drivers.clone(), toolkits.clone()],
+            &[part("b", "driver", 3), toolkits.clone()],
+        );
+        assert_eq!(
+            (on(&both, "a"), on(&both, "b"), listed(&before)),
+            (vec![2], vec![3], vec![1, 2])
+        );
+        both.follow(&[part("b", "driver", 3), toolkits], &none);
+        assert!(both.is_empty());
     }
 }

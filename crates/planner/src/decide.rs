@@ -23,7 +23,7 @@ use super::device_plugin::DevicePlugins;
 use super::dra_plugin::DraPlugins;
 use super::memory::RunMemory;
 use super::note::DecisionNote;
-use super::reason::Wait;
+use super::waits::Waits;
 use observed::Observed;
 use observed::named::Named;
 
@@ -33,6 +33,7 @@ mod departed;
 mod emit;
 mod fleet;
 mod inputs;
+mod kept_nodes;
 mod memo;
 mod modes;
 mod node_draft;
@@ -46,7 +47,8 @@ mod schedule;
 
 use fleet::FleetDraft;
 use inputs::FleetInputs;
-use memo::Memo;
+use memo::{LastDecision, Memo, Unchanged};
+use modes::observe::ControllerForecast;
 use run_nodes::{Census, RunNodes};
 use schedule::replacements::{self, ReplacementLimits};
 
@@ -108,15 +110,15 @@ pub struct Decision {
     pub actions: Vec<Action>,
     /// Nodes whose pods the next decision needs.
     pub focus: BTreeSet<String>,
-    /// All waits: of the fleet first, then by node.
-    pub waits: Vec<Wait>,
+    /// All waits.
+    pub waits: Waits,
     /// Whether nodes were assessed. They are not while the operator has not acted on the newest
     /// spec.
     pub assessed: bool,
     /// The outcome of each node that has one.
     pub outcomes: Named<NodeOutcome>,
     /// Reasons for which nodes, or the fleet, failed or were deferred.
-    pub ended: Vec<Wait>,
+    pub ended: Waits,
     /// Notes: reported, but not waited for.
     pub notes: Vec<DecisionNote>,
     /// Whether all conditions are met, apart from the quiet period.
@@ -161,8 +163,8 @@ impl Planner {
         memory: &RunMemory,
         now: Timestamp,
     ) -> Decision {
-        let memo = self.memo.take();
-        let (decision, memo) = stages(memo.as_deref(), observed, settings, memory, now);
+        let memo = self.memo.take().map(Arc::unwrap_or_clone);
+        let (decision, memo) = stages(memo, observed, settings, memory, now);
         self.memo = memo.map(Arc::new);
         decision
     }
@@ -170,7 +172,7 @@ impl Planner {
 
 /// Performs the stages of the decision, and keeps the state for the next one.
 fn stages(
-    memo: Option<&Memo>,
+    memo: Option<Memo>,
     observed: &Observed,
     settings: &Settings,
     before: &RunMemory,
@@ -182,7 +184,20 @@ fn stages(
         (DraPlugins::new(observed), DevicePlugins::new(observed, &settings.device_plugin));
     let mut unchanged =
         memo.and_then(|memo| memo.unchanged(observed, settings, &draft.memory, now));
-    let mut census = Census::new(observed, settings, &draft.memory, &devices, unchanged.as_ref());
+    let all =
+        |draft: &FleetDraft<'_>| Census::new(observed, settings, &draft.memory, &devices, now);
+    let mut census = match &mut unchanged {
+        Some(Unchanged { memo, changed }) => Census::incremental(
+            observed,
+            settings,
+            &draft.memory,
+            &devices,
+            now,
+            std::mem::take(&mut memo.kept),
+            changed,
+        ),
+        None => all(&draft),
+    };
     let drivers = census.drivers;
     if let Err(reason) = draft.settles(drivers) {
         // Nodes are not assessed while the operator has not acted on the newest spec: they would
@@ -197,26 +212,45 @@ fn stages(
     let restarts = settings.has(Task::RestartPlugins) && config.is_none();
     if unchanged.as_ref().is_some_and(|unchanged| unchanged.memo.restarts != restarts) {
         unchanged = None;
-        census = Census::new(observed, settings, &draft.memory, &devices, None);
+        census = all(&draft);
     }
     let changed = unchanged.as_ref().map(|unchanged| &unchanged.changed);
-    let departed = departed::note(&mut draft.memory, observed, changed, now);
-    let closed = replacements::close(&mut draft.memory, observed, &plugins, &devices, now);
-    departed.iter().chain(&closed).for_each(|name| census.forget(name));
+    departed::note(&mut draft.memory, observed, changed, now);
+    replacements::close(&mut draft.memory, changed, &plugins, &devices, now);
 
     let remembered = draft.memory.clone();
     let fleet = FleetInputs::new(observed, settings, &remembered, now, plugins, devices, restarts);
     let limits = ReplacementLimits {
         dra: settings.dra.max_unavailable.resolve(drivers).max(1),
-        device: settings.device_plugin.max_unavailable.resolve(census.listed.len()).max(1),
+        device: settings.device_plugin.max_unavailable.resolve(census.len()).max(1),
     };
+    let (last, memo) = match unchanged {
+        Some(Unchanged { memo, changed }) => {
+            let Memo { settings, observed, queue, controller, .. } = memo;
+            (Some(LastDecision { settings, observed, changed }), (queue, controller))
+        }
+        None => (None, (None, None)),
+    };
+    let (queue, controller) = memo;
+    let forecast = ControllerForecast::new(&fleet, &mut draft.memory, last.as_ref(), controller);
+    if let Some(forecast) = &forecast {
+        census.examine(forecast.concerned().iter().map(String::as_str));
+        let others = forecast.describe_common_wait(&mut census.kept);
+        census.examine(others.iter().map(|name| &**name));
+    }
     let mut nodes = RunNodes::assessed(census, &fleet);
     replacements::replace(&mut nodes.listed, &fleet, limits);
-    let controller =
-        schedule::schedule(&mut nodes, &mut draft.memory, &mut draft.notes, unchanged.as_ref());
+    let queue = schedule::schedule(
+        &mut nodes,
+        &mut draft.memory,
+        &mut draft.notes,
+        forecast.as_ref(),
+        queue,
+    );
     emit::outcome::end_all(&mut nodes);
     draft.memory.assesses_nodes(now);
-    emit::of_nodes(draft, nodes, unchanged.as_ref(), controller, |draft: &mut FleetDraft<'_>| {
+    let controller = forecast.map(ControllerForecast::into_memo);
+    emit::of_nodes(draft, nodes, last, (queue, controller), |draft: &mut FleetDraft<'_>| {
         draft.required_driver(&fleet.plugins, drivers).or(config)
     })
 }

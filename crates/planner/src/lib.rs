@@ -28,5 +28,6 @@ pub mod spec;
 #[cfg(test)]
 mod tests;
 mod time;
+pub mod waits;
 mod watched;
 pub mod write_refusals;

@@ -20,6 +20,7 @@ use super::policies::{NodePool, NodePools, controller_pace};
 use super::reason::upgrade::UpgradeReason;
 use super::reason::{Reason, Wait};
 use super::time::after;
+use super::waits::Waits;
 use nvidia_upgrade::state::ControllerState;
 use observed::named::Named;
 use observed::{Observed, ObservedNode};
@@ -126,9 +127,9 @@ pub fn is_started(state: Option<&str>) -> bool {
 #[derive(Clone, Copy, Debug)]
 pub struct DecidedNodes<'a> {
     /// All waits.
-    pub waits: &'a [Wait],
+    pub waits: &'a Waits,
     /// Reasons for which nodes, or the fleet, failed or were deferred.
-    pub ended: &'a [Wait],
+    pub ended: &'a Waits,
     /// The outcome of each node that has one.
     pub outcomes: &'a Named<NodeOutcome>,
     /// The record of each node of the run, with the steps of its upgrade.

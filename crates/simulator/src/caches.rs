@@ -10,7 +10,9 @@ use observed::workload::{AwaitedPod, DisruptionBudget, NodeMaintenance, Workload
 use observed::{
     Observed, ObservedNode, ObservedPod, ObservedSlice, OperandPod, OptionalApi, Views,
 };
+use planner::node::is_driver_node;
 
+use super::invariants::is_in_progress;
 use super::objects::SimulatedOperand;
 use super::operand_pods;
 use super::operator_objects::{OperatorObjects, write_operator_objects};
@@ -52,9 +54,10 @@ pub(super) struct ClusterCaches {
     pub(super) observed: Observed,
     /// The pods that `waitForCompletion` names; `None`: jobs are not watched.
     pub(super) job_selector: Option<Selector>,
-    /// The position of an operand's pod in its list.
-    places: BTreeMap<(SimulatedOperand, String), usize>,
-    slices: BTreeMap<String, usize>,
+    /// Number of nodes that need the driver of an operator.
+    pub(super) driver_nodes: usize,
+    /// The nodes that are cordoned, not ready, or in progress by their record.
+    pub(super) unavailable: BTreeSet<String>,
     /// The resource version of the list of a node's pods.
     listed: BTreeMap<String, u64>,
     jobs: BTreeMap<String, AwaitedPod>,
@@ -71,8 +74,7 @@ impl ClusterCaches {
 
     pub(super) fn apply(&mut self, change: WorldChange, version: u64, setup: &SimulationSetup) {
         match change {
-            WorldChange::Node(name, Some(node)) => self.observed.nodes.insert(name, *node),
-            WorldChange::Node(name, None) => drop(self.observed.nodes.remove(&name)),
+            WorldChange::Node(name, node) => self.node(name, node.map(|node| *node), setup),
             WorldChange::Operand(node, operand, pod) => {
                 if setup.operands && operand == SimulatedOperand::Validator {
                     self.operand_pod(
@@ -81,12 +83,12 @@ impl ClusterCaches {
                         pod.as_deref().map(operand_pods::validator),
                     );
                 }
-                self.operand(node, operand, pod.map(|pod| *pod));
+                self.operand(&node, operand, pod.map(|pod| *pod));
             }
             WorldChange::OperandPod(node, operand, pod) => {
                 self.operand_pod(&node, operand, pod.map(|pod| *pod));
             }
-            WorldChange::Slice(node, slice) => self.slice(node, slice),
+            WorldChange::Slice(node, slice) => self.slice(&node, slice),
             WorldChange::Pod(uid, pod) => self.pod(&uid, pod.as_deref(), version),
             WorldChange::Budgets(budgets) => self.observed.workloads.budgets = budgets,
             WorldChange::Pauses(pauses) => self.observed.pauses = pauses,
@@ -108,6 +110,26 @@ impl ClusterCaches {
         }
     }
 
+    fn node(&mut self, name: String, node: Option<ObservedNode>, setup: &SimulationSetup) {
+        let driver = setup.settings.driver;
+        let counts =
+            |node: Option<&ObservedNode>| node.is_some_and(|node| is_driver_node(node, driver));
+        let before = counts(self.observed.nodes.get(&name));
+        self.driver_nodes += usize::from(counts(node.as_ref()));
+        self.driver_nodes -= usize::from(before);
+        let is_away =
+            |node: &ObservedNode| node.unschedulable || !node.ready || is_in_progress(node, driver);
+        if node.as_ref().is_some_and(is_away) {
+            self.unavailable.insert(name.clone());
+        } else {
+            self.unavailable.remove(&name);
+        }
+        match node {
+            Some(node) => self.observed.nodes.insert(name, node),
+            None => drop(self.observed.nodes.remove(&name)),
+        }
+    }
+
     fn pods(&mut self, operand: SimulatedOperand) -> &mut Views<ObservedPod> {
         match operand {
             SimulatedOperand::Driver | SimulatedOperand::Toolkit => &mut self.observed.pods,
@@ -116,30 +138,8 @@ impl ClusterCaches {
         }
     }
 
-    fn operand(&mut self, node: String, operand: SimulatedOperand, pod: Option<ObservedPod>) {
-        let place = self.places.get(&(operand, node.clone())).copied();
-        let pods = self.pods(operand);
-        match (place, pod) {
-            (Some(place), Some(pod)) => pods.changed()[place] = Arc::new(pod),
-            (None, Some(pod)) => {
-                let place = pods.len();
-                pods.push(pod);
-                self.places.insert((operand, node), place);
-            }
-            (Some(place), None) => {
-                pods.changed().swap_remove(place);
-                let moved = pods.get(place).map(|pod| {
-                    (pod.node.clone().unwrap_or_default(), pod.containers[0].name.clone())
-                });
-                self.places.remove(&(operand, node));
-                if let Some((node, container)) = moved {
-                    let of = |place: &&SimulatedOperand| place.traits().container == container;
-                    let moved = SimulatedOperand::ALL.iter().find(of).copied().unwrap_or(operand);
-                    self.places.insert((moved, node), place);
-                }
-            }
-            (None, None) => {}
-        }
+    fn operand(&mut self, node: &str, operand: SimulatedOperand, pod: Option<ObservedPod>) {
+        set(self.pods(operand), node, operand.traits().container, pod);
     }
 
     fn operand_pod(
@@ -148,37 +148,12 @@ impl ClusterCaches {
         operand: contract::operand::Operand,
         pod: Option<OperandPod>,
     ) {
-        let owner = operand.traits().daemon_set;
-        let pods = &mut self.observed.operand_pods;
-        // A simulated fleet has few of them.
-        let place = pods
-            .iter()
-            .position(|known| *known.owner == *owner && known.node.as_deref() == Some(node));
-        match (place, pod) {
-            (Some(place), Some(pod)) => pods.changed()[place] = Arc::new(pod),
-            (None, Some(pod)) => pods.push(pod),
-            (Some(place), None) => drop(pods.changed().swap_remove(place)),
-            (None, None) => {}
-        }
+        set(&mut self.observed.operand_pods, node, operand.traits().daemon_set, pod);
     }
 
-    fn slice(&mut self, node: String, slice: Option<ObservedSlice>) {
-        let place = self.slices.get(&node).copied();
-        let OptionalApi::Served(slices) = &mut self.observed.dra.slices else { return };
-        match (place, slice) {
-            (Some(place), Some(slice)) => slices.changed()[place] = Arc::new(slice),
-            (None, Some(slice)) => {
-                self.slices.insert(node, slices.len());
-                slices.push(slice);
-            }
-            (Some(place), None) => {
-                slices.changed().swap_remove(place);
-                self.slices.remove(&node);
-                if let Some(moved) = slices.get(place) {
-                    self.slices.insert(moved.node.clone(), place);
-                }
-            }
-            (None, None) => {}
+    fn slice(&mut self, node: &str, slice: Option<ObservedSlice>) {
+        if let OptionalApi::Served(slices) = &mut self.observed.dra.slices {
+            set(slices, node, "slice", slice);
         }
     }
 
@@ -235,5 +210,13 @@ impl ClusterCaches {
             .filter(|node| !self.listed.contains_key(*node) && !asked.contains(*node))
             .cloned()
             .collect()
+    }
+}
+
+/// Sets or removes the view with this key on a node.
+fn set<T>(views: &mut Views<T>, node: &str, key: &str, view: Option<T>) {
+    match view {
+        Some(view) => views.insert(node, key, Arc::new(view)),
+        None => drop(views.remove(node, key)),
     }
 }

@@ -99,6 +99,7 @@ impl SimulatedCluster {
         let name = node.name.clone();
         self.operands.add_running(&node, version, config, context);
         self.nodes.insert(SimulatedNode::new(node, gpus));
+        self.workloads.pods.add_node(&name);
         self.with_operands(context, |operands, scope| operands.pods.add_running(&name, scope));
         self.nodes.publish(&name, context);
     }
@@ -144,6 +145,7 @@ impl SimulatedCluster {
         self.operator.count_nodes(&self.nodes, context);
         self.operands.remove_node(name, context);
         self.operands.publish_slice(name, context);
+        self.workloads.pods.remove_node(name);
         for uid in self.workloads.pods.uids_on(name) {
             self.workloads.remove(&uid, &mut self.nodes, context);
         }

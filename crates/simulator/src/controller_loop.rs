@@ -1,5 +1,6 @@
 //! The reconcile loop of NVIDIA's upgrade controller: its caches, what wakes it, and its passes.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use contract::driver::Driver;
@@ -8,12 +9,13 @@ use nvidia_upgrade::controller::{Reconciliation, UpgradeController};
 use nvidia_upgrade::controller_generation::ControllerGeneration;
 use nvidia_upgrade::operator::work;
 use nvidia_upgrade::pass::PassWrite;
+use nvidia_upgrade::snapshot::{SnapshotCache, SnapshotInputs};
 use observed::Observed;
 
 use super::caches::{ClusterCaches, WorldChange};
 use super::event::WorldEvent;
 use super::event_queue::EventQueue;
-use super::objects::{milliseconds, timestamp};
+use super::objects::{SimulatedOperand, milliseconds, timestamp};
 use super::operator_objects::{self, OperatorObjects};
 use super::setup::SimulationSetup;
 
@@ -23,6 +25,13 @@ const NOTICE: u64 = 20;
 /// requests per second, and each write needs two (patch and event). The traces in
 /// `tests/data/traces` show this time.
 pub const WRITE: Duration = Duration::from_millis(100);
+
+/// A pass with its writes.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct ControllerPass {
+    pub(super) writes: Vec<PassWrite>,
+    pub(super) result: Reconciliation,
+}
 
 /// The controller with its caches, which have no lag.
 pub(super) struct ControllerLoop {
@@ -36,6 +45,10 @@ pub(super) struct ControllerLoop {
     /// The operator's objects at the last notification.
     operator: OperatorObjects,
     caches: ClusterCaches,
+    /// The nodes as a pass needs them. `None`: something changed that concerns all nodes.
+    snapshot: Option<SnapshotCache>,
+    /// Nodes that changed since the last pass.
+    changed: BTreeSet<String>,
 }
 
 impl ControllerLoop {
@@ -54,6 +67,8 @@ impl ControllerLoop {
             busy_until: 0,
             operator: OperatorObjects::new(setup),
             caches: ClusterCaches::new(jobs),
+            snapshot: None,
+            changed: BTreeSet::new(),
         })
     }
 
@@ -68,6 +83,19 @@ impl ControllerLoop {
         version: u64,
         setup: &SimulationSetup,
     ) -> Option<(Observed, Observed)> {
+        match change {
+            WorldChange::Node(name, _)
+            | WorldChange::Operand(name, SimulatedOperand::Driver, _) => {
+                self.changed.insert(name.clone());
+            }
+            WorldChange::Operator(_) => self.snapshot = None,
+            WorldChange::Operand(..)
+            | WorldChange::OperandPod(..)
+            | WorldChange::Slice(..)
+            | WorldChange::Pod(..)
+            | WorldChange::Budgets(_)
+            | WorldChange::Pauses(_) => {}
+        }
         let name = if let WorldChange::Node(name, _) = change { Some(name) } else { None };
         let before = name.map(|name| self.observe_node(name));
         self.caches.apply(change.clone(), version, setup);
@@ -108,6 +136,7 @@ impl ControllerLoop {
     /// and drains that were started before.
     pub(super) fn restart(&mut self, caches: ClusterCaches, queue: &mut EventQueue) {
         self.caches = caches;
+        self.snapshot = None;
         self.controller =
             UpgradeController::new(Driver::Gpu, self.generation, None, timestamp(queue.now()));
         self.runs_at = None;
@@ -144,16 +173,40 @@ impl ControllerLoop {
 
     /// Performs a pass. Its writes take effect at once, and the pass lasts for the total time of
     /// its writes.
-    pub(super) fn run(&mut self, now: u64) -> (Vec<PassWrite>, Reconciliation) {
+    pub(super) fn run(&mut self, now: u64) -> ControllerPass {
         self.runs_at = None;
+        let observed = &self.caches.observed;
+        let inputs = SnapshotInputs::from_observed(observed, Driver::Gpu);
+        let changed = std::mem::take(&mut self.changed);
+        let snapshot = match self.snapshot.take() {
+            Some(mut snapshot) => {
+                snapshot.update(observed, &inputs, changed.iter().map(String::as_str));
+                snapshot
+            }
+            None => SnapshotCache::new(observed, &inputs),
+        };
         let mut writes = Vec::new();
-        let done = self.controller.run(&self.caches.observed, timestamp(now), &mut |write| {
-            writes.push(write.clone());
-            true
-        });
+        let result =
+            self.controller.run_counted(observed, &snapshot, timestamp(now), &mut |write| {
+                writes.push(write.clone());
+                true
+            });
+        self.snapshot = Some(snapshot);
         let pass = WRITE * u32::try_from(writes.len()).unwrap_or(u32::MAX);
         self.busy_until = now + u64::try_from(pass.as_millis()).unwrap_or(u64::MAX);
-        (writes, done)
+        ControllerPass { writes, result }
+    }
+
+    /// Returns the pass that the controller would perform on a snapshot in which every node has an
+    /// entry.
+    pub(super) fn exact_pass(&self, now: u64) -> ControllerPass {
+        let mut writes = Vec::new();
+        let result =
+            self.controller.clone().run(&self.caches.observed, timestamp(now), &mut |write| {
+                writes.push(write.clone());
+                true
+            });
+        ControllerPass { writes, result }
     }
 
     /// Notes that an eviction or a drain of the node has ended.

@@ -58,12 +58,6 @@ impl<'w> InvariantChecker<'w, '_> {
         self.hook.knows_node(name, self.cluster)
     }
 
-    /// Whether the node uses a slot. A node in progress whose patches are refused has failed, and
-    /// no record shows this.
-    fn holds_slot(&self, node: &ObservedNode) -> bool {
-        is_in_progress(node, self.driver_kind()) && self.cluster.admissions.admits_all(&node.name)
-    }
-
     /// Returns the node if the hook's writes arrive and no label or annotation was edited by hand.
     /// Otherwise a hold, or the note on a cordon, may be missing, and the controller applies its
     /// own limits.

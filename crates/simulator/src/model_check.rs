@@ -1,6 +1,8 @@
 //! Compares the planner's model of NVIDIA's controller, which only counts most nodes, with the
 //! exact model, which has an entry for each node.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 
 use contract::driver::Driver;
@@ -21,13 +23,15 @@ pub(super) fn difference(observed: &Observed, driver: Driver, now: Timestamp) ->
     let passes = work(observed, driver, generation, None).parts;
     passes.iter().filter(|pass| pass.rules.auto_upgrade).find_map(|pass| {
         let counted = roll.snapshot(observed, &inputs, pass.owner, &pass.rules.policy);
-        compared(pass, &counted, &PassOptions::new(generation, now))
+        let pending = roll.counted_pending(&counted, pass.owner).collect();
+        compared(pass, &counted, &pending, &PassOptions::new(generation, now))
     })
 }
 
 fn compared(
     pass: &PartialPass<'_>,
     counted: &UpgradeSnapshot<'_>,
+    pending: &BTreeSet<&str>,
     options: &PassOptions,
 ) -> Option<String> {
     let look = |snapshot: &UpgradeSnapshot<'_>| {
@@ -49,9 +53,7 @@ fn compared(
     let waits = |node: &str| -> Option<&ControllerWait> {
         let own =
             some.waits.iter().find(|waiting| waiting.node == node).map(|waiting| &waiting.wait);
-        own.or_else(|| {
-            some.pending_wait.as_ref().filter(|_| counted.counted.pending_nodes.contains(&node))
-        })
+        own.or_else(|| some.pending_wait.as_ref().filter(|_| pending.contains(node)))
     };
     let differing =
         each.waits.iter().find(|waiting| waits(&waiting.node) != Some(&waiting.wait))?;

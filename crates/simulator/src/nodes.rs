@@ -1,14 +1,16 @@
 //! The nodes of the simulated cluster, and whether their kubelets run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use contract::driver::Driver;
+use nvidia_upgrade::state::ControllerState;
 use observed::{Labels, ObservedNode};
 use planner::action::NodePatch;
 
 use super::caches::WorldChange;
 use super::context::SimulationContext;
 use super::event::WorldEvent;
+use super::invariants::is_in_progress;
 
 /// The node name of pods outside of the fleet.
 pub(super) const ELSEWHERE: &str = "(elsewhere)";
@@ -77,36 +79,76 @@ pub(super) fn apply_patch(node: &mut ObservedNode, patch: &NodePatch) {
 
 /// All nodes by name.
 #[derive(Debug, Default)]
-pub(super) struct SimulatedNodes(BTreeMap<String, SimulatedNode>);
+pub(super) struct SimulatedNodes {
+    nodes: BTreeMap<String, SimulatedNode>,
+    /// The nodes in certain states, which are counted at every write.
+    pub(super) sets: NodeSets,
+    /// The largest number of GPUs of a node.
+    pub(super) most_gpus: usize,
+}
+
+/// The names of nodes in certain states.
+#[derive(Debug, Default)]
+pub(super) struct NodeSets {
+    /// The hook's own upgrade is in progress.
+    pub(super) in_progress: BTreeSet<String>,
+    pub(super) cordoned_by_hook: BTreeSet<String>,
+    /// NVIDIA's upgrade controller has started them, and has not finished.
+    pub(super) busy: BTreeSet<String>,
+    pub(super) unschedulable: BTreeSet<String>,
+}
+
+impl NodeSets {
+    /// Updates the sets after a change of a node. `None`: it was removed.
+    fn update(&mut self, name: &str, node: Option<&SimulatedNode>, driver: Driver) {
+        let is = |test: &dyn Fn(&SimulatedNode) -> bool| node.is_some_and(test);
+        let state =
+            |node: &SimulatedNode| ControllerState::of_node(&node.node, Driver::Gpu.traits());
+        for (set, belongs) in [
+            (&mut self.in_progress, is(&|node| is_in_progress(&node.node, driver))),
+            (&mut self.cordoned_by_hook, is(&|node| node.is_cordoned_by_hook)),
+            (&mut self.busy, is(&|node| state(node).is_busy())),
+            (&mut self.unschedulable, is(&|node| node.node.unschedulable)),
+        ] {
+            if !belongs {
+                set.remove(name);
+            } else if !set.contains(name) {
+                set.insert(name.to_owned());
+            }
+        }
+    }
+}
 
 impl SimulatedNodes {
     pub(super) fn get(&self, name: &str) -> Option<&SimulatedNode> {
-        self.0.get(name)
+        self.nodes.get(name)
     }
 
     pub(super) fn get_mut(&mut self, name: &str) -> Option<&mut SimulatedNode> {
-        self.0.get_mut(name)
+        self.nodes.get_mut(name)
     }
 
     /// All nodes by name.
     pub(super) fn all(&self) -> &BTreeMap<String, SimulatedNode> {
-        &self.0
+        &self.nodes
     }
 
     /// Returns the nodes as the API server stores them.
     pub(super) fn observed(&self) -> impl Iterator<Item = &ObservedNode> {
-        self.0.values().map(|node| &node.node)
+        self.nodes.values().map(|node| &node.node)
     }
 
     /// Adds a node. Its first change publishes it.
     pub(super) fn insert(&mut self, node: SimulatedNode) {
-        self.0.insert(node.node.name.clone(), node);
+        self.most_gpus = self.most_gpus.max(node.gpus);
+        self.nodes.insert(node.node.name.clone(), node);
     }
 
     /// Removes a node. Returns `false` if no node has this name.
     pub(super) fn remove(&mut self, name: &str, context: &mut SimulationContext<'_>) -> bool {
-        let found = self.0.remove(name).is_some();
+        let found = self.nodes.remove(name).is_some();
         if found {
+            self.sets.update(name, None, context.setup.settings.driver);
             context.publish(WorldChange::Node(name.to_owned(), None));
         }
         found
@@ -114,7 +156,8 @@ impl SimulatedNodes {
 
     /// Gives the node a new resource version and publishes it.
     pub(super) fn publish(&mut self, name: &str, context: &mut SimulationContext<'_>) {
-        let Some(node) = self.0.get_mut(name) else { return };
+        let Some(node) = self.nodes.get_mut(name) else { return };
+        self.sets.update(name, Some(node), context.setup.settings.driver);
         node.node.version = (context.watches.version + 1).to_string();
         context.publish(WorldChange::Node(name.to_owned(), Some(Box::new(node.node.clone()))));
     }
@@ -126,7 +169,7 @@ impl SimulatedNodes {
         context: &mut SimulationContext<'_>,
         change: impl FnOnce(&mut SimulatedNode),
     ) -> bool {
-        let Some(node) = self.0.get_mut(name) else { return false };
+        let Some(node) = self.nodes.get_mut(name) else { return false };
         change(node);
         self.publish(name, context);
         true
@@ -147,7 +190,7 @@ impl SimulatedNodes {
         driver: Driver,
         context: &mut SimulationContext<'_>,
     ) -> bool {
-        let differs = self.0.get(name).is_some_and(|node| node.node.unschedulable != cordoned);
+        let differs = self.nodes.get(name).is_some_and(|node| node.node.unschedulable != cordoned);
         differs
             && self.update(name, context, |node| {
                 // A cordon that the hook's record claims looks like the hook's own.
@@ -164,7 +207,7 @@ impl SimulatedNodes {
         context: &mut SimulationContext<'_>,
     ) -> bool {
         let at = context.setup.clocks.of_node(name, context.now());
-        let differs = self.0.get(name).is_some_and(|node| node.node.ready != ready);
+        let differs = self.nodes.get(name).is_some_and(|node| node.node.ready != ready);
         differs
             && self.update(name, context, |node| {
                 (node.node.ready, node.node.ready_since) = (ready, Some(at));
@@ -172,12 +215,12 @@ impl SimulatedNodes {
     }
 
     pub(super) fn is_ready(&self, name: &str) -> bool {
-        self.0.get(name).is_some_and(|node| node.node.ready)
+        self.nodes.get(name).is_some_and(|node| node.node.ready)
     }
 
     /// Whether the kubelet acts now. A stopped kubelet gets the event when it runs again.
     pub(super) fn kubelet_acts(&mut self, name: &str, event: impl FnOnce() -> WorldEvent) -> bool {
-        match self.0.get_mut(name) {
+        match self.nodes.get_mut(name) {
             Some(node) if node.node.ready => true,
             Some(node) => {
                 node.deferred.push(event());
@@ -189,8 +232,11 @@ impl SimulatedNodes {
 
     /// Schedules the events that the kubelet missed while it was stopped.
     pub(super) fn resume_kubelet(&mut self, name: &str, context: &mut SimulationContext<'_>) {
-        let deferred =
-            self.0.get_mut(name).map(|node| std::mem::take(&mut node.deferred)).unwrap_or_default();
+        let deferred = self
+            .nodes
+            .get_mut(name)
+            .map(|node| std::mem::take(&mut node.deferred))
+            .unwrap_or_default();
         for (later, event) in (0_u64..).zip(deferred) {
             context.after(100 + later * 10, event);
         }

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use observed::workload::Workload;
+use jiff::Timestamp;
+
+use observed::workload::{PodPhase, Workload};
 
 /// All pods that are not the operator's.
 #[derive(Debug, Default)]
@@ -10,8 +12,40 @@ pub(super) struct SimulatedPods {
     pods: BTreeMap<String, Workload>,
     /// UIDs by node.
     by_node: BTreeMap<String, BTreeSet<String>>,
-    /// The number of the workload that each pod belongs to, by UID.
-    workloads: BTreeMap<String, usize>,
+    /// The workload that each pod belongs to, by UID.
+    workloads: BTreeMap<String, PodWorkload>,
+    /// UIDs of the pods without a node.
+    unbound: BTreeSet<String>,
+    /// Number of pods of each workload that are not being deleted.
+    staying: BTreeMap<usize, usize>,
+    gpus: GpuUse,
+}
+
+/// The workload of a pod.
+#[derive(Clone, Copy, Debug)]
+struct PodWorkload {
+    number: usize,
+    /// The number of GPUs that the pod uses.
+    gpus: usize,
+}
+
+/// The GPUs that pods use on the nodes of the fleet.
+#[derive(Debug, Default)]
+struct GpuUse {
+    by_node: BTreeMap<String, usize>,
+    /// The nodes, those with the fewest GPUs in use first.
+    ordered: BTreeSet<(usize, String)>,
+}
+
+impl GpuUse {
+    fn change(&mut self, node: &str, change: impl FnOnce(usize) -> usize) {
+        let Some(used) = self.by_node.get_mut(node) else { return };
+        let mut entry = (*used, node.to_owned());
+        self.ordered.remove(&entry);
+        *used = change(*used);
+        entry.0 = *used;
+        self.ordered.insert(entry);
+    }
 }
 
 impl SimulatedPods {
@@ -29,7 +63,68 @@ impl SimulatedPods {
 
     /// Returns the number of the workload that a pod belongs to.
     pub(super) fn workload(&self, uid: &str) -> Option<usize> {
-        self.workloads.get(uid).copied()
+        self.workloads.get(uid).map(|workload| workload.number)
+    }
+
+    /// Returns the number of GPUs that a pod uses.
+    pub(super) fn gpus(&self, uid: &str) -> usize {
+        self.workloads.get(uid).map_or(0, |workload| workload.gpus)
+    }
+
+    /// Iterates over the pods without a node.
+    pub(super) fn unbound(&self) -> impl Iterator<Item = &Workload> {
+        self.unbound.iter().filter_map(|uid| self.pods.get(uid))
+    }
+
+    /// Returns the number of pods of a workload that are not being deleted.
+    pub(super) fn staying(&self, workload: usize) -> usize {
+        self.staying.get(&workload).copied().unwrap_or(0)
+    }
+
+    /// Adds a node of the fleet.
+    pub(super) fn add_node(&mut self, name: &str) {
+        if self.gpus.by_node.insert(name.to_owned(), 0).is_none() {
+            self.gpus.ordered.insert((0, name.to_owned()));
+        }
+    }
+
+    /// Removes a node of the fleet, before its pods.
+    pub(super) fn remove_node(&mut self, name: &str) {
+        if let Some(used) = self.gpus.by_node.remove(name) {
+            self.gpus.ordered.remove(&(used, name.to_owned()));
+        }
+    }
+
+    /// Iterates over the nodes of the fleet with the number of GPUs in use, the fewest first, and
+    /// then by name.
+    pub(super) fn by_gpus_in_use(&self) -> impl Iterator<Item = (usize, &str)> {
+        self.gpus.ordered.iter().map(|(used, name)| (*used, name.as_str()))
+    }
+
+    /// Marks a pod as being deleted.
+    pub(super) fn mark_deleted(&mut self, uid: &str, at: Timestamp) {
+        let Some(pod) = self.pods.get_mut(uid) else { return };
+        pod.ready = false;
+        if pod.deleted_at.replace(at).is_none() {
+            self.count_staying(uid, false);
+        }
+    }
+
+    /// Marks a pod as succeeded. It uses no GPU any more.
+    pub(super) fn mark_succeeded(&mut self, uid: &str) {
+        let gpus = self.gpus(uid);
+        let Some(pod) = self.pods.get_mut(uid) else { return };
+        let was_running = !pod.phase.is_finished();
+        (pod.phase, pod.ready) = (PodPhase::Succeeded, false);
+        if was_running {
+            self.gpus.change(&pod.node, |used| used.saturating_sub(gpus));
+        }
+    }
+
+    fn count_staying(&mut self, uid: &str, is_added: bool) {
+        let Some(workload) = self.workload(uid) else { return };
+        let count = self.staying.entry(workload).or_default();
+        *count = if is_added { *count + 1 } else { count.saturating_sub(1) };
     }
 
     pub(super) fn of_workload(&self, workload: usize) -> impl Iterator<Item = &Workload> {
@@ -45,20 +140,32 @@ impl SimulatedPods {
         self.by_node.get(node).into_iter().flatten().filter_map(|uid| self.pods.get(uid))
     }
 
-    /// Adds a pod, with its workload if it has one.
-    pub(super) fn insert(&mut self, pod: Workload, workload: Option<usize>) {
-        if !pod.node.is_empty() {
-            self.by_node.entry(pod.node.clone()).or_default().insert(pod.uid.clone());
+    /// Adds a pod, with its workload and the number of its GPUs if it has one.
+    pub(super) fn insert(&mut self, pod: Workload, workload: Option<(usize, usize)>) {
+        if let Some((number, gpus)) = workload {
+            self.workloads.insert(pod.uid.clone(), PodWorkload { number, gpus });
         }
-        if let Some(workload) = workload {
-            self.workloads.insert(pod.uid.clone(), workload);
+        if pod.node.is_empty() {
+            self.unbound.insert(pod.uid.clone());
+        } else {
+            self.by_node.entry(pod.node.clone()).or_default().insert(pod.uid.clone());
+            if !pod.phase.is_finished() {
+                let gpus = self.gpus(&pod.uid);
+                self.gpus.change(&pod.node, |used| used + gpus);
+            }
+        }
+        if pod.deleted_at.is_none() {
+            self.count_staying(&pod.uid, true);
         }
         self.pods.insert(pod.uid.clone(), pod);
     }
 
     /// Binds a pod to a node. Returns the pod.
     pub(super) fn bind(&mut self, uid: &str, node: &str) -> Option<&Workload> {
+        let gpus = self.gpus(uid);
         let pod = self.pods.get_mut(uid)?;
+        self.unbound.remove(uid);
+        self.gpus.change(node, |used| used + gpus);
         node.clone_into(&mut pod.node);
         self.by_node.entry(node.to_owned()).or_default().insert(uid.to_owned());
         Some(pod)
@@ -66,11 +173,19 @@ impl SimulatedPods {
 
     /// Removes a pod. Returns it with the number of its workload.
     pub(super) fn remove(&mut self, uid: &str) -> Option<(Workload, Option<usize>)> {
+        let gpus = self.gpus(uid);
         let pod = self.pods.remove(uid)?;
+        self.unbound.remove(uid);
+        if pod.deleted_at.is_none() {
+            self.count_staying(uid, false);
+        }
+        if !pod.phase.is_finished() {
+            self.gpus.change(&pod.node, |used| used.saturating_sub(gpus));
+        }
         if let Some(here) = self.by_node.get_mut(&pod.node) {
             here.remove(uid);
         }
-        Some((pod, self.workloads.remove(uid)))
+        Some((pod, self.workloads.remove(uid).map(|workload| workload.number)))
     }
 }
 
@@ -81,14 +196,19 @@ mod tests {
     #[test]
     fn pod_is_on_its_node_until_it_is_removed() {
         let mut pods = SimulatedPods::default();
-        pods.insert(Workload { uid: "u1".to_owned(), ..Workload::default() }, Some(3));
-        assert_eq!(pods.on_node("gpu-0").count(), 0);
+        pods.insert(Workload { uid: "u1".to_owned(), ..Workload::default() }, Some((3, 1)));
+        pods.add_node("gpu-0");
+        assert_eq!((pods.on_node("gpu-0").count(), pods.unbound().count()), (0, 1));
         assert!(pods.bind("u1", "gpu-0").is_some());
         assert_eq!(
             (pods.uids_on("gpu-0"), pods.of_workload(3).count()),
             (vec!["u1".to_owned()], 1)
         );
+        assert_eq!(pods.by_gpus_in_use().collect::<Vec<_>>(), [(1, "gpu-0")]);
+        assert_eq!((pods.unbound().count(), pods.staying(3)), (0, 1));
         assert_eq!(pods.remove("u1").and_then(|(_, workload)| workload), Some(3));
         assert_eq!((pods.on_node("gpu-0").count(), pods.workload("u1")), (0, None));
+        assert_eq!(pods.by_gpus_in_use().collect::<Vec<_>>(), [(0, "gpu-0")]);
+        assert_eq!(pods.staying(3), 0);
     }
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use contract::record::{NodeOutcome, Verdict};
 use observed::named::Named;
 use observed::workload::Workload;
-use planner::reason::Wait;
+use planner::waits::Waits;
 
 /// The number of violations that ends a run.
 const MOST_VIOLATIONS: usize = 10;
@@ -50,7 +50,7 @@ pub struct SimulationReport {
     /// The outcome of each node.
     pub outcomes: BTreeMap<String, NodeOutcome>,
     /// The waits of the last decision.
-    pub waits: Vec<Wait>,
+    pub waits: Waits,
     /// The lines of the story with their times, if the setup requests it.
     pub story: Vec<(u64, String)>,
     /// The states of each node (`None`: no state), each with its start and whether the node was
@@ -114,13 +114,13 @@ impl SimulationReport {
         now: u64,
         verdict: Verdict,
         outcomes: &Named<NodeOutcome>,
-        waits: &[Wait],
+        waits: &Waits,
     ) {
         self.duration = now;
         self.verdict = Some(verdict);
         self.outcomes =
             outcomes.iter().map(|(node, outcome)| (node.to_string(), *outcome)).collect();
-        self.waits = waits.to_vec();
+        self.waits = waits.clone();
     }
 
     /// Returns the story as text, one line for each entry.

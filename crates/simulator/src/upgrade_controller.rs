@@ -11,13 +11,12 @@ use nvidia_upgrade::background_task::{
 use nvidia_upgrade::pass::PassWrite;
 use nvidia_upgrade::state::ControllerState;
 use nvidia_upgrade::users::{users, uses_gpu};
-use observed::ObservedNode;
 use observed::workload::{Workload, Workloads};
 
 use super::budgets::EvictionAnswer;
 use super::cluster::SimulatedCluster;
 use super::context::SimulationContext;
-use super::controller_loop::ControllerLoop;
+use super::controller_loop::{ControllerLoop, ControllerPass};
 use super::event::WorldEvent;
 use super::hook_state::HookState;
 use super::invariants::InvariantChecker;
@@ -94,16 +93,17 @@ impl<'a> ControllerScope<'_, 'a> {
             .then(|| state.label().to_owned())
             .or(ours);
         self.context.report.enters(name, self.context.queue.now(), shown, node.unschedulable);
-        let busy: Vec<&ObservedNode> = self
-            .cluster
-            .nodes
-            .observed()
-            .filter(|node| ControllerState::of_node(node, traits).is_busy())
-            .collect();
+        let busy = &self.cluster.nodes.sets.busy;
         let report = &mut self.context.report;
         report.peak_in_progress = report.peak_in_progress.max(busy.len());
         if let Some(pool) = node.driver_owner().filter(|_| !self.context.setup.pools.is_empty()) {
-            let of_pool = busy.iter().filter(|node| node.driver_owner() == Some(pool)).count();
+            let is_of_pool = |name: &&String| {
+                self.cluster
+                    .nodes
+                    .get(name)
+                    .is_some_and(|node| node.node.driver_owner() == Some(pool))
+            };
+            let of_pool = busy.iter().filter(is_of_pool).count();
             let peak = report.peak_of_pool.entry(pool.to_owned()).or_default();
             *peak = of_pool.max(*peak);
         }
@@ -120,7 +120,7 @@ impl<'a> ControllerScope<'_, 'a> {
         self.context.log(|| {
             format!("{name} {} by the operator", if cordoned { "cordoned" } else { "uncordoned" })
         });
-        let away = self.cluster.nodes.observed().filter(|node| node.unschedulable).count();
+        let away = self.cluster.nodes.sets.unschedulable.len();
         self.context.report.peak_unavailable = self.context.report.peak_unavailable.max(away);
         if !cordoned {
             self.cluster.workloads.schedule_pods(&self.cluster.nodes, self.context);
@@ -179,8 +179,16 @@ impl ControllerTasks {
             scope.check_caches();
         }
         let now = scope.context.now();
+        let is_thorough = scope.context.setup.thorough;
         let Some(controller) = &mut scope.context.watches.controller else { return };
-        let (writes, done) = controller.run(now);
+        let exact = is_thorough.then(|| controller.exact_pass(now));
+        let pass = controller.run(now);
+        if let Some(exact) = exact.filter(|exact| *exact != pass) {
+            scope.context.violation(&format!(
+                "the controller's pass is {pass:?}, on a snapshot of all nodes it is {exact:?}"
+            ));
+        }
+        let ControllerPass { writes, result: done } = pass;
         if let Some(error) = done.error() {
             scope.context.log(|| format!("operator: {error}"));
         }

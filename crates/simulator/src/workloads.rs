@@ -154,6 +154,7 @@ impl SimulatedWorkloads {
         context: &mut SimulationContext<'_>,
     ) {
         let uid = pod.uid.clone();
+        let workload = workload.map(|number| (number, self.workloads[number].gpus));
         self.pods.insert(pod, workload);
         self.publish(&uid, context);
     }
@@ -213,12 +214,11 @@ impl SimulatedWorkloads {
     /// Deletes a pod with its own grace period.
     pub(super) fn delete(&mut self, uid: &str, context: &mut SimulationContext<'_>) {
         let setup = context.setup;
-        let Some(pod) = self.pods.get_mut(uid).filter(|pod| pod.deleted_at.is_none()) else {
+        let Some(pod) = self.pods.get(uid).filter(|pod| pod.deleted_at.is_none()) else {
             return;
         };
         let grace = pod.grace_seconds;
-        pod.deleted_at = Some(setup.clocks.of_server(context.now() + grace * 1000));
-        pod.ready = false;
+        self.pods.mark_deleted(uid, setup.clocks.of_server(context.now() + grace * 1000));
         self.publish(uid, context);
         let finalizer =
             self.pods.workload(uid).map_or(0, |workload| self.workloads[workload].finalizer);
@@ -262,9 +262,7 @@ impl SimulatedWorkloads {
         nodes: &SimulatedNodes,
         context: &mut SimulationContext<'_>,
     ) {
-        let running =
-            self.pods.of_workload(workload).filter(|pod| pod.deleted_at.is_none()).count();
-        if running < self.workloads[workload].wanted {
+        if self.pods.staying(workload) < self.workloads[workload].wanted {
             let pod = self.new_pod(workload, context);
             self.insert(pod, Some(workload), context);
             self.schedule_pods(nodes, context);
@@ -329,12 +327,8 @@ impl SimulatedWorkloads {
         nodes: &SimulatedNodes,
         context: &mut SimulationContext<'_>,
     ) {
-        let waiting: Vec<(String, String)> = self
-            .pods
-            .iter()
-            .filter(|pod| pod.node.is_empty())
-            .map(|pod| (pod.uid.clone(), pod.name.clone()))
-            .collect();
+        let waiting: Vec<(String, String)> =
+            self.pods.unbound().map(|pod| (pod.uid.clone(), pod.name.clone())).collect();
         for (uid, name) in waiting {
             if let Some(node) = self.choose_node(&uid, nodes) {
                 self.pods.bind(&uid, &node);
@@ -344,28 +338,22 @@ impl SimulatedWorkloads {
         }
     }
 
-    /// Returns the number of GPUs that a pod uses.
-    fn gpus(&self, uid: &str) -> usize {
-        self.pods.workload(uid).map_or(0, |workload| self.workloads[workload].gpus)
-    }
-
     fn choose_node(&self, uid: &str, nodes: &SimulatedNodes) -> Option<String> {
         if self.pods.workload(uid).is_some_and(|workload| self.workloads[workload].elsewhere) {
             return Some(ELSEWHERE.to_owned());
         }
-        let gpus = self.gpus(uid);
-        let used = |node: &str| -> usize {
-            self.pods
-                .on_node(node)
-                .filter(|pod| !pod.phase.is_finished())
-                .map(|pod| self.gpus(&pod.uid))
-                .sum()
+        let gpus = self.pods.gpus(uid);
+        let has_room = |(used, name): &(usize, &str)| {
+            nodes.get(name).is_some_and(|node| {
+                let is_open = node.node.ready && !node.node.unschedulable;
+                is_open && *used < node.gpus && used + gpus <= node.gpus
+            })
         };
-        let open = nodes.all().values().filter(|node| node.node.ready && !node.node.unschedulable);
-        let room = open
-            .map(|node| (used(&node.node.name), node))
-            .filter(|(used, node)| *used < node.gpus && used + gpus <= node.gpus);
-        room.map(|(used, node)| (used, &node.node.name)).min().map(|(_, name)| name.clone())
+        self.pods
+            .by_gpus_in_use()
+            .take_while(|(used, _)| *used < nodes.most_gpus)
+            .find(has_room)
+            .map(|(_, name)| name.to_owned())
     }
 
     pub(super) fn pod_ready(
@@ -403,11 +391,11 @@ impl SimulatedWorkloads {
         if !nodes.kubelet_acts(&node, || WorldEvent::PodSucceeded(uid.to_owned())) {
             return;
         }
-        let Some(pod) = self.pods.get_mut(uid).filter(|pod| pod.deleted_at.is_none()) else {
+        let Some(pod) = self.pods.get(uid).filter(|pod| pod.deleted_at.is_none()) else {
             return;
         };
-        (pod.phase, pod.ready) = (PodPhase::Succeeded, false);
         let (name, namespace) = (pod.name.clone(), pod.namespace.clone());
+        self.pods.mark_succeeded(uid);
         if let Some(workload) = self.pods.workload(uid) {
             self.workloads[workload].wanted = self.workloads[workload].wanted.saturating_sub(1);
         }

@@ -15,7 +15,7 @@ use planner::decide::Decision;
 use planner::drive_upgrade::record::{NodeRecordState, read};
 use planner::policies::NodePools;
 use planner::progress::{self, DecidedNodes, LimitUse, NodeProgress, NodeStage, RolloutPace};
-use planner::reason::Wait;
+use planner::waits::Waits;
 
 /// Age from which a snapshot is not reported any more. A hook under the Lease decides at least once
 /// a minute.
@@ -24,8 +24,8 @@ const STALE: SignedDuration = SignedDuration::from_mins(2);
 /// The input and the result of a decision.
 pub(crate) struct FleetSnapshot {
     observed: Observed,
-    waits: Vec<Wait>,
-    ended: Vec<Wait>,
+    waits: Waits,
+    ended: Waits,
     assessed: bool,
     outcomes: Named<NodeOutcome>,
     nodes: Named<NodeRecord>,

@@ -275,6 +275,7 @@ mod tests {
 
     use contract::record::{MOST_INTERRUPTIONS, NodeOutcome, NodeRecord, RecordedPluginConfig};
     use observed::named::Named;
+    use planner::waits::Waits;
 
     use super::*;
 
@@ -374,10 +375,10 @@ mod tests {
             memory: memory.clone(),
             actions: Vec::new(),
             focus: BTreeSet::new(),
-            waits: Vec::new(),
+            waits: Waits::default(),
             assessed: true,
             outcomes: Named::new(),
-            ended: Vec::new(),
+            ended: Waits::default(),
             notes: Vec::new(),
             well: false,
             verdict: None,

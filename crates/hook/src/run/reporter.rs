@@ -1,6 +1,5 @@
 //! Reports of the running loop: new blocking conditions, progress and the outcomes of nodes.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -13,7 +12,7 @@ use observed::Observed;
 use planner::budget_estimate;
 use planner::decide::Decision;
 use planner::memory::RunMemory;
-use planner::reason::Wait;
+use planner::waits::Waits;
 
 use crate::HookProcess;
 use crate::clock::later;
@@ -28,7 +27,8 @@ const NODES_WITH_EVENT: usize = 50;
 pub(super) struct RunReporter<'a> {
     settings: &'a Settings,
     pub(super) events: RunEvents,
-    waits: ReportedWaits,
+    /// The last reported waits.
+    waits: Waits,
     pub(super) progress_at: Timestamp,
     /// Whether the budget has been compared with the live fleet.
     budget_checked: bool,
@@ -39,7 +39,7 @@ impl<'a> RunReporter<'a> {
         Self {
             settings: &hook.settings,
             events: RunEvents::new(hook),
-            waits: ReportedWaits::default(),
+            waits: Waits::default(),
             progress_at: hook.clock.now(),
             budget_checked: false,
         }
@@ -63,7 +63,8 @@ impl<'a> RunReporter<'a> {
     /// Logs waits with a new reason, and the progress once a minute. One event for each wait would
     /// be noise.
     pub(super) fn log_waits(&mut self, decision: &Decision, deadline: Timestamp, now: Timestamp) {
-        for wait in self.waits.update(&decision.waits) {
+        let before = std::mem::replace(&mut self.waits, decision.waits.clone());
+        for wait in decision.waits.new_since(&before) {
             let (node, advice) =
                 (wait.node.as_deref().unwrap_or("-"), wait.reason.advice(self.settings.driver));
             tracing::info!(node, reason = wait.reason.name(), advice, "waiting: {}", wait.reason);
@@ -106,7 +107,7 @@ impl<'a> RunReporter<'a> {
     }
 
     /// Reports a verdict, and the nodes that made the run fail.
-    pub(super) async fn report_verdict(&self, verdict: &Verdict, waits: &[Wait]) {
+    pub(super) async fn report_verdict(&self, verdict: &Verdict, waits: &Waits) {
         for wait in
             waits.iter().filter(|_| verdict.code != ExitCode::Success).take(NODES_WITH_EVENT)
         {
@@ -121,59 +122,5 @@ impl<'a> RunReporter<'a> {
             }
         }
         self.events.run_ended(verdict).await;
-    }
-}
-
-/// The reasons of the last reported waits: those of the fleet first, then sorted by node.
-#[derive(Default)]
-struct ReportedWaits(Vec<(Option<Arc<str>>, &'static str)>);
-
-impl ReportedWaits {
-    /// Stores the waits of a decision, and returns those whose reason has changed.
-    fn update<'w>(&mut self, waits: &'w [Wait]) -> Vec<&'w Wait> {
-        // Both lists have the same order, so one pass compares them without a lookup for each node.
-        let mut waits: Vec<&Wait> = waits.iter().collect();
-        waits.sort_by(|one, other| one.node.cmp(&other.node));
-        let current = waits.iter().map(|wait| (wait.node.clone(), wait.reason.name())).collect();
-        let mut before = std::mem::replace(&mut self.0, current).into_iter().peekable();
-        waits.retain(|wait| {
-            while before.next_if(|(node, _)| *node < wait.node).is_some() {}
-            before
-                .next_if(|(node, _)| *node == wait.node)
-                .is_none_or(|(_, known)| known != wait.reason.name())
-        });
-        waits
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use planner::reason::Reason;
-
-    use super::*;
-
-    fn wait(node: Option<&str>, reason: Reason) -> Wait {
-        Wait { node: node.map(Into::into), reason: Arc::new(reason), since: Timestamp::UNIX_EPOCH }
-    }
-
-    #[test]
-    fn only_waits_of_another_kind_are_reported() {
-        let missing = |deployment: &str| Reason::OperatorMissing {
-            deployment: deployment.to_owned(),
-            namespace: String::new(),
-        };
-        let other = || Reason::PolicyApiMissing { resource: "clusterpolicies" };
-        let mut reported = ReportedWaits::default();
-        let first = [wait(None, missing("a")), wait(Some("b"), other()), wait(Some("a"), other())];
-        assert_eq!(reported.update(&first).len(), 3);
-        assert_eq!(reported.update(&first), Vec::<&Wait>::new());
-        let next =
-            [wait(None, missing("b")), wait(Some("b"), missing("a")), wait(Some("c"), other())];
-        assert_eq!(
-            reported.update(&next),
-            [&next[1], &next[2]],
-            "the same kind with other words is not reported"
-        );
-        assert_eq!(reported.update(&first).len(), 2, "`a` waits again, and `b` for something else");
     }
 }

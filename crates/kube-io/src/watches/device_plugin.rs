@@ -55,7 +55,7 @@ impl DevicePluginWatches {
             config: self.config.values().into_iter().next(),
             daemon_sets: self.daemon_sets.values(),
             revisions: self.revisions.values(),
-            pods: self.pods.snapshot(),
+            pods: self.pods.by_node(),
         }
     }
 }

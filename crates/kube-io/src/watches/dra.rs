@@ -1,6 +1,6 @@
 //! The watches of the DRA driver.
 
-use observed::{self, Views, project};
+use observed::{self, project};
 
 use super::starter::{TableGroup, WatchStarter};
 use super::{DAEMON_SETS, served};
@@ -60,7 +60,7 @@ impl DraWatches {
             namespaces: self.namespaces.clone(),
             daemon_sets: self.daemon_sets.iter().flat_map(CacheTable::values).collect(),
             pods: self.merged_pods.merge(&self.pods),
-            slices: served(&self.slices, Views::clone),
+            slices: served(&self.slices, CacheTable::by_node),
         }
     }
 }

@@ -5,10 +5,10 @@ use contract::driver::Driver;
 use contract::names;
 use contract::settings::Settings;
 use contract::task::Task;
-use observed::{self, OptionalApi, Views, project};
+use observed::{self, OptionalApi, project};
 
 use super::starter::{TableGroup, WatchStarter};
-use super::{CONTROLLER_REVISIONS, DAEMON_SETS, copies, served};
+use super::{CONTROLLER_REVISIONS, DAEMON_SETS, served};
 use crate::api_collection::ResourceName;
 use crate::cache::CacheTable;
 use crate::list_watch::ObjectSelection;
@@ -98,10 +98,10 @@ impl OperatorObjectWatches {
     }
 
     pub(super) fn nvidia_drivers(&self) -> OptionalApi<Vec<observed::NvidiaDriver>> {
-        served(&self.nvidia_drivers, copies)
+        served(&self.nvidia_drivers, CacheTable::values)
     }
 }
 
-fn first<V: Clone>(views: &Views<V>) -> Option<V> {
-    views.first().cloned()
+fn first<V: Clone + PartialEq>(table: &CacheTable<V>) -> Option<V> {
+    table.values().into_iter().next()
 }

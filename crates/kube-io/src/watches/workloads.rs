@@ -7,8 +7,8 @@ use contract::task::{RightCondition, Task};
 use observed::project;
 use observed::workload::{AwaitedPod, DeviceClaim, DisruptionBudget, NodeMaintenance, Workloads};
 
+use super::served;
 use super::starter::{TableGroup, WatchStarter};
-use super::{copies, served};
 use crate::api_collection::{PODS, ResourceName};
 use crate::cache::CacheTable;
 use crate::list_watch::ObjectSelection;
@@ -110,8 +110,8 @@ impl WorkloadWatches {
             listing: self.focus.listing(),
             jobs: self.jobs.values(),
             budgets: self.budgets.values(),
-            claims: served(&self.claims, copies),
-            maintenances: served(&self.maintenances, copies),
+            claims: served(&self.claims, CacheTable::values),
+            maintenances: served(&self.maintenances, CacheTable::values),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Builds the snapshot from the observed state.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use contract::driver::{Driver, DriverTraits};
 
@@ -46,7 +47,16 @@ impl<'a> UpgradeSnapshot<'a> {
             .flat_map(|pod| order.places(pod).map(move |place| TakenPod { place, pod }))
             .collect();
         taken.sort_by_key(TakenPod::turn);
-        let blocked = order.wrong_count(observed, || taken.iter().copied());
+        let mut by_node: BTreeMap<&str, Vec<TakenPod<'a>>> =
+            observed.nodes.keys().map(|name| (&**name, Vec::new())).collect();
+        for one in &taken {
+            by_node.entry(one.pod.node.as_deref().unwrap_or_default()).or_default().push(*one);
+        }
+        let mut counts = BTreeMap::new();
+        for (name, taken) in by_node {
+            order.count(name, observed.nodes.get(name), &taken, &mut counts);
+        }
+        let blocked = order.wrong_count(&counts);
         let (entries, blocked) =
             EntryTables::new(observed, inputs).entries(observed, &order, taken, blocked);
         Self { driver: inputs.driver, entries, counted: CountedEntries::default(), blocked }
@@ -102,56 +112,83 @@ impl<'a> DaemonSetOrder<'a> {
     }
 
     /// Checks the condition that blocks everything: a DaemonSet must have exactly the pods that it
-    /// needs. `taken`: all pods.
-    pub(super) fn wrong_count<I: Iterator<Item = TakenPod<'a>>>(
-        &self,
-        observed: &Observed,
-        taken: impl Fn() -> I,
-    ) -> Option<SnapshotError> {
-        let mut owned = vec![0_usize; self.daemon_sets.len() + 1];
-        for one in taken() {
-            owned[one.place] += 1;
-        }
-        self.daemon_sets.iter().zip(owned).enumerate().find_map(|(place, (daemon_set, owned))| {
-            let owned = i32::try_from(owned).unwrap_or(i32::MAX);
-            let own = || taken().filter(|one| one.place == place).collect();
-            (owned != daemon_set.desired).then(|| pod_count(observed, daemon_set, owned, own()))
+    /// needs. `counts`: the pods by the index of their DaemonSet.
+    pub(super) fn wrong_count(&self, counts: &BTreeMap<usize, PodCounts>) -> Option<SnapshotError> {
+        let none = PodCounts::default();
+        self.daemon_sets.iter().enumerate().find_map(|(place, daemon_set)| {
+            let counts = counts.get(&place).unwrap_or(&none);
+            let owned = i32::try_from(counts.owned).unwrap_or(i32::MAX);
+            (owned != daemon_set.desired).then(|| counts.error(daemon_set, owned))
         })
+    }
+
+    /// Counts the pods of a node. `counts`: by the index of their DaemonSet.
+    pub(super) fn count(
+        &self,
+        name: &str,
+        node: Option<&ObservedNode>,
+        taken: &[TakenPod<'_>],
+        counts: &mut BTreeMap<usize, PodCounts>,
+    ) {
+        for (place, daemon_set) in self.daemon_sets.iter().enumerate() {
+            // A pod that existed before the taint stays, but is not needed there.
+            let wants_one = node.is_some_and(|node| {
+                selects(&daemon_set.node_selector, &node.labels)
+                    && untolerated_taint(daemon_set, node).is_none()
+            });
+            let mut own = taken.iter().filter(|one| one.place == place).peekable();
+            let is_served = own.peek().is_some();
+            if !is_served && !wants_one {
+                continue;
+            }
+            let counts = counts.entry(place).or_default();
+            if !is_served {
+                counts.missing.insert(name.into());
+            }
+            for one in own {
+                counts.owned += 1;
+                if !wants_one && one.pod.node.is_some() {
+                    let pod = (one.pod.namespace.clone(), one.pod.name.clone());
+                    counts.surplus.insert(pod, name.into());
+                }
+            }
+        }
     }
 }
 
-/// Checks the number of pods of a DaemonSet. `own`: its pods.
-fn pod_count(
-    observed: &Observed,
-    daemon_set: &ObservedDaemonSet,
-    owned: i32,
-    mut own: Vec<TakenPod<'_>>,
-) -> SnapshotError {
-    own.sort_by_key(TakenPod::turn);
-    let on_nodes: Vec<&str> = own.iter().filter_map(|one| one.pod.node.as_deref()).collect();
-    let served: HashSet<&str> = on_nodes.iter().copied().collect();
-    // A pod that existed before the taint stays, but is not needed there.
-    let wants_one = |node: &ObservedNode| {
-        selects(&daemon_set.node_selector, &node.labels)
-            && untolerated_taint(daemon_set, node).is_none()
-    };
-    let lacks_one = |node: &&ObservedNode| !served.contains(node.name.as_str()) && wants_one(node);
-    let missing = if owned < daemon_set.desired {
-        observed.nodes.values().filter(lacks_one).map(|node| node.name.clone()).collect()
-    } else {
-        Vec::new()
-    };
-    let surplus = on_nodes
-        .into_iter()
-        .filter(|name| !observed.nodes.get(name).is_some_and(wants_one))
-        .map(str::to_owned)
-        .collect();
-    SnapshotError::PodCount {
-        daemon_set: daemon_set.name.clone(),
-        desired: daemon_set.desired,
-        owned,
-        missing,
-        surplus,
+/// The pods of a DaemonSet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct PodCounts {
+    owned: usize,
+    /// Nodes that need a pod and have none.
+    missing: BTreeSet<Arc<str>>,
+    /// The node of each pod that is not needed there, by namespace and name.
+    surplus: BTreeMap<(String, String), Arc<str>>,
+}
+
+impl PodCounts {
+    /// Removes the pods of a node, as they were counted. `taken`: those of this DaemonSet.
+    pub(super) fn remove<'p>(&mut self, name: &str, taken: impl Iterator<Item = TakenPod<'p>>) {
+        self.missing.remove(name);
+        for one in taken {
+            self.owned = self.owned.saturating_sub(1);
+            self.surplus.remove(&(one.pod.namespace.clone(), one.pod.name.clone()));
+        }
+    }
+
+    fn error(&self, daemon_set: &ObservedDaemonSet, owned: i32) -> SnapshotError {
+        let missing = if owned < daemon_set.desired {
+            self.missing.iter().map(ToString::to_string).collect()
+        } else {
+            Vec::new()
+        };
+        SnapshotError::PodCount {
+            daemon_set: daemon_set.name.clone(),
+            desired: daemon_set.desired,
+            owned,
+            missing,
+            surplus: self.surplus.values().map(ToString::to_string).collect(),
+        }
     }
 }
 

@@ -1,5 +1,6 @@
-//! The snapshot across decisions: the cache keeps the class of every node, and evaluates only nodes
-//! that have changed. Most nodes are only counted, and only the others have entries.
+//! The snapshot across decisions: the cache keeps the class of every node and sums over the nodes,
+//! and evaluates only nodes that have changed. Most nodes are only counted, and only the others have
+//! entries.
 
 use std::sync::Arc;
 
@@ -11,12 +12,17 @@ use super::{CountedEntries, EntryClass, NodeEntry, SnapshotInputs, UpgradeSnapsh
 use observed::named::Named;
 use observed::{Observed, ObservedPod, OnNode};
 
+mod totals;
+
+use totals::{PendingNode, SnapshotTotals};
+
 /// A short form of all nodes with driver pods. Different drivers, or sets of DaemonSets, revisions
 /// and policies, need different caches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SnapshotCache {
     /// By node; `""` contains pods whose node is not known.
     nodes: Named<CachedNode>,
+    totals: SnapshotTotals,
 }
 
 /// A node.
@@ -38,6 +44,12 @@ struct DriverPodSlot {
 impl DriverPodSlot {
     fn taken(&self) -> TakenPod<'_> {
         TakenPod { place: self.place, pod: &self.pod }
+    }
+}
+
+impl CachedNode {
+    fn taken(&self) -> impl Iterator<Item = TakenPod<'_>> {
+        self.driver_pods.iter().map(DriverPodSlot::taken)
     }
 }
 
@@ -66,34 +78,17 @@ impl SnapshotCache {
             (DaemonSetOrder::new(observed, inputs.selection), EntryTables::new(observed, inputs));
         // Changes of pods without a node are not reported.
         for name in changed.into_iter().chain([""]) {
-            let driver_pods: Vec<DriverPodSlot> = observed
-                .pods
-                .shared_on(name)
-                .flat_map(|pod| {
-                    order.places(pod).map(|place| DriverPodSlot { place, pod: Arc::clone(pod) })
-                })
-                .collect();
-            if driver_pods.is_empty() {
-                self.nodes.remove(name);
-                continue;
+            let node = cached_node(name, observed, &order, &tables);
+            self.totals.remove(name, self.nodes.get(name));
+            let taken: Vec<TakenPod<'_>> = node.iter().flat_map(CachedNode::taken).collect();
+            order.count(name, observed.nodes.get(name), &taken, &mut self.totals.pods);
+            match node {
+                Some(node) => {
+                    self.totals.add(name, &node);
+                    self.nodes.insert(name, node);
+                }
+                None => drop(self.nodes.remove(name)),
             }
-            let node = observed.nodes.get(name);
-            let mut entries: Vec<Option<NodeEntry<'_>>> = Vec::with_capacity(driver_pods.len());
-            for driver_pod in &driver_pods {
-                entries.push(
-                    node.filter(|_| !driver_pod.pod.unbound)
-                        .map(|node| tables.entry(node, driver_pod.taken(), &order)),
-                );
-            }
-            // If one of several entries is open, all are.
-            let classes = entries
-                .iter()
-                .map(|entry| entry.as_ref().map_or(EntryClass::Open, NodeEntry::class));
-            let class = classes
-                .reduce(|one, other| if one == other { one } else { EntryClass::Open })
-                .unwrap_or(EntryClass::Open);
-            let owner = entries.iter().flatten().find_map(|entry| entry.owner).map(Box::from);
-            self.nodes.insert(name, CachedNode { class, owner, driver_pods });
         }
     }
 
@@ -109,63 +104,94 @@ impl SnapshotCache {
     ) -> UpgradeSnapshot<'a> {
         let (order, tables) =
             (DaemonSetOrder::new(observed, inputs.selection), EntryTables::new(observed, inputs));
-        let driver_pods =
-            |cached: &'a CachedNode| cached.driver_pods.iter().map(DriverPodSlot::taken);
-        let blocked = order.wrong_count(observed, || self.nodes.values().flat_map(driver_pods));
-        let (mut counted, mut open, mut pending) =
-            (CountedEntries::default(), Vec::new(), Vec::new());
-        for (name, cached) in &self.nodes {
-            let ours = owner.is_none_or(|owner| cached.owner.as_deref() == Some(owner));
-            match cached.class {
-                // An error of one node blocks all.
-                EntryClass::Open => open.extend(driver_pods(cached)),
-                EntryClass::Settled if ours => counted.settled += cached.driver_pods.len(),
-                EntryClass::Pending if ours => {
-                    counted.pending += cached.driver_pods.len();
-                    pending.push((&**name, cached));
-                }
-                EntryClass::Settled | EntryClass::Pending => {}
-            }
-        }
-        let made = |mut taken: Vec<TakenPod<'a>>, counted: CountedEntries<'a>| {
+        let blocked = order.wrong_count(&self.totals.pods);
+        // An error of one node blocks all.
+        let open: Vec<TakenPod<'a>> = self
+            .totals
+            .open
+            .iter()
+            .filter_map(|name| self.nodes.get(name))
+            .flat_map(CachedNode::taken)
+            .collect();
+        let counted = self.totals.counted(owner);
+        let made = |mut taken: Vec<TakenPod<'a>>, counted: CountedEntries| {
             taken.sort_by_key(TakenPod::turn);
             let (mut entries, blocked) = tables.entries(observed, &order, taken, blocked.clone());
             entries.retain(|entry| owner.is_none_or(|owner| entry.owner == Some(owner)));
             UpgradeSnapshot { driver: inputs.driver, entries, counted, blocked }
         };
-        let mut snapshot = made(open.clone(), counted);
+        let snapshot = made(open.clone(), counted);
         let available = usize::try_from(slots(&snapshot, policy).available).unwrap_or(0);
-        let first = take_first(&mut pending, available);
-        if !first.is_empty() {
-            open.extend(first.iter().flat_map(|(_, cached)| driver_pods(cached)));
-            let mut counted = std::mem::take(&mut snapshot.counted);
-            counted.pending -=
-                first.iter().map(|(_, cached)| cached.driver_pods.len()).sum::<usize>();
-            snapshot = made(open, counted);
+        let first: Vec<&'a CachedNode> = self
+            .totals
+            .first_pending(owner, available)
+            .into_iter()
+            .filter_map(|pending| self.nodes.get(&pending.node))
+            .collect();
+        if first.is_empty() {
+            return snapshot;
         }
-        snapshot.counted.pending_nodes = pending.into_iter().map(|(name, _)| name).collect();
-        snapshot
+        let pending = first.iter().map(|cached| cached.driver_pods.len()).sum::<usize>();
+        let counted = CountedEntries { pending: counted.pending - pending, ..counted };
+        made(
+            open.into_iter().chain(first.into_iter().flat_map(CachedNode::taken)).collect(),
+            counted,
+        )
+    }
+
+    /// Returns the names of the pending nodes of one NVIDIADriver, or of all, that `snapshot` only
+    /// counts.
+    pub fn counted_pending<'a>(
+        &'a self,
+        snapshot: &UpgradeSnapshot<'_>,
+        owner: Option<&str>,
+    ) -> impl Iterator<Item = &'a str> {
+        let first =
+            snapshot.entries.iter().filter(|entry| self.pending_owner(entry.node).is_some());
+        let first: std::collections::BTreeSet<String> =
+            first.map(|entry| entry.node.to_owned()).collect();
+        let pending = self.totals.pending(owner).map(|pending: &'a PendingNode| &*pending.node);
+        pending.filter(move |node| !first.contains(*node))
+    }
+
+    /// Returns the NVIDIADriver that owns a node that waits only for a slot. `None`: the node does
+    /// not; `Some(None)`: no NVIDIADriver owns it.
+    pub fn pending_owner(&self, node: &str) -> Option<Option<&str>> {
+        let cached = self.nodes.get(node).filter(|cached| cached.class == EntryClass::Pending)?;
+        Some(cached.owner.as_deref())
     }
 }
 
-/// Takes a number of pending nodes in the controller's order.
-fn take_first<'a>(
-    pending: &mut Vec<(&'a str, &'a CachedNode)>,
-    count: usize,
-) -> Vec<(&'a str, &'a CachedNode)> {
-    if count == 0 {
-        return Vec::new();
+/// Returns the short form of a node; `None` if it has no driver pod.
+fn cached_node(
+    name: &str,
+    observed: &Observed,
+    order: &DaemonSetOrder<'_>,
+    tables: &EntryTables<'_>,
+) -> Option<CachedNode> {
+    let driver_pods: Vec<DriverPodSlot> = observed
+        .pods
+        .shared_on(name)
+        .flat_map(|pod| {
+            order.places(pod).map(|place| DriverPodSlot { place, pod: Arc::clone(pod) })
+        })
+        .collect();
+    if driver_pods.is_empty() {
+        return None;
     }
-    let turn = |cached: &'a CachedNode| {
-        cached.driver_pods.iter().map(|driver_pod| driver_pod.taken().turn()).min()
+    let node = observed.nodes.get(name);
+    let entry = |driver_pod: &DriverPodSlot| -> Option<(EntryClass, Option<Box<str>>)> {
+        let node = node.filter(|_| !driver_pod.pod.unbound)?;
+        let entry: NodeEntry<'_> = tables.entry(node, driver_pod.taken(), order);
+        Some((entry.class(), entry.owner.map(Box::from)))
     };
-    let mut turns: Vec<_> = pending.iter().map(|(_, cached)| turn(cached)).collect();
-    if count >= turns.len() {
-        return std::mem::take(pending);
-    }
-    let (_, last, _) = turns.select_nth_unstable(count - 1);
-    let last = *last;
-    let (first, others) = pending.iter().partition(|(_, cached)| turn(cached) <= last);
-    *pending = others;
-    first
+    let entries: Vec<_> = driver_pods.iter().map(entry).collect();
+    // If one of several entries is open, all are.
+    let class = entries
+        .iter()
+        .map(|entry| entry.as_ref().map_or(EntryClass::Open, |(class, _)| *class))
+        .reduce(|one, other| if one == other { one } else { EntryClass::Open })
+        .unwrap_or(EntryClass::Open);
+    let owner = entries.into_iter().flatten().find_map(|(_, owner)| owner);
+    Some(CachedNode { class, owner, driver_pods })
 }

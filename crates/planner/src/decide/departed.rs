@@ -8,18 +8,16 @@ use crate::memory::RunMemory;
 use contract::record::NodeOutcome;
 use observed::Observed;
 
-/// Records their outcome, and returns the newly removed ones. `changed`: the nodes that have
-/// changed; if absent, all nodes are examined.
+/// Records their outcome. `changed`: the nodes that have changed; if absent, all nodes are examined.
 pub(super) fn note(
     memory: &mut RunMemory,
     observed: &Observed,
     changed: Option<&BTreeSet<String>>,
     now: Timestamp,
-) -> Vec<String> {
+) {
     let of_record = || memory.nodes.keys().map(ToString::to_string).collect::<Vec<_>>();
     let names: Vec<String> =
         changed.map_or_else(of_record, |changed| changed.iter().cloned().collect());
-    let mut news = Vec::new();
     for name in names {
         let node = observed.nodes.get(&name);
         if node.is_none() {
@@ -38,7 +36,6 @@ pub(super) fn note(
             for replacement in record.replaced.values_mut() {
                 replacement.back_at.get_or_insert(now);
             }
-            news.push(name);
         }
     }
     if changed.is_none() {
@@ -48,5 +45,4 @@ pub(super) fn note(
         memory.ready.retain(|name, _| nodes.contains_key(name));
         memory.outdated.retain(|name, _| nodes.contains_key(name));
     }
-    news
 }

@@ -6,20 +6,24 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::action::PodEviction;
+use crate::memory::RunMemory;
 use crate::note::DecisionNote;
 use crate::pods::eviction_retry::{self, EvictionHistory};
 use crate::reason::{Reason, Wait};
-use contract::record::NodeOutcome;
+use crate::waits;
+use contract::record::{NodeOutcome, NodeRecord};
 use observed::ObservedNode;
 use observed::named::Named;
 
 use super::fleet::FleetDraft;
 use super::inputs::FleetInputs;
-use super::memo::{KnownNode, Memo, Unchanged, thin};
+use super::kept_nodes::{KeptNodes, KnownNode};
+use super::memo::{LastDecision, Memo, thin};
 use super::modes::drive::release_all_unchanged;
-use super::modes::observe::ControllerView;
+use super::modes::observe::{self, ControllerMemo};
 use super::node_draft::{NodeDraft, NodeEffects};
-use super::run_nodes::{Census, RunNode, RunNodes};
+use super::run_nodes::{Census, RunNode, RunNodes, all_listed};
+use super::schedule::starts::StartQueue;
 use super::{Action, Decision};
 use contract::task::Task;
 
@@ -116,89 +120,71 @@ pub(super) fn of_fleet(
 ) -> Decision {
     let mut effects = FleetEffects::default();
     if fleet.has(Task::Drive) && fleet.is_over() {
-        for node in release_all_unchanged(fleet, census.nodes()) {
+        for node in release_all_unchanged(fleet, census.all().into_iter()) {
             effects.take(&mut draft, node);
         }
     }
-    finish(draft, effects, None, Vec::new(), &census.nodes())
+    finish(draft, effects, None, || census.all())
 }
 
-/// Emits the decision, and what is kept of it. `of_fleet`: the reason for which the whole fleet
-/// waits.
+/// Emits the decision, and what is kept of it. `last`: the last decision, if its results for nodes
+/// are still valid; `of_fleet`: the reason for which the whole fleet waits.
 pub(super) fn of_nodes<'a>(
     mut draft: FleetDraft<'a>,
     nodes: RunNodes<'a>,
-    unchanged: Option<&Unchanged<'_>>,
-    controller: Option<ControllerView>,
+    last: Option<LastDecision>,
+    (queue, controller): (Option<StartQueue>, Option<ControllerMemo>),
     of_fleet: impl FnOnce(&mut FleetDraft<'_>) -> Option<Reason>,
 ) -> (Decision, Option<Memo>) {
-    let fleet = nodes.fleet;
-    let mut kept = unchanged.map(|unchanged| Kept::new(unchanged, fleet)).unwrap_or_default();
     let mut effects = FleetEffects::default();
     draft.alarm.set(nodes.alarm.at);
     let told = notes_about_nodes(&nodes);
     if stalls_are_over(&nodes) {
         draft.alarm.set(draft.now);
     }
-    let mut deferred = Vec::new();
-    let listed: Vec<&ObservedNode> = nodes.listed.iter().map(|node| node.node).collect();
-    emit_bystanders(nodes.others, nodes.bystanders, &mut kept, &mut effects, &mut draft);
-    let Kept { mut known, mut outcomes } = kept;
-    for mut node in nodes.listed {
-        waits(&node, &mut draft, &mut deferred);
-        set(&mut outcomes, node.name, node.ending.outcome);
-        if let Some(drafted) = node.draft.take() {
-            let settled = drafted.is_settled().then_some(drafted.alarm.at);
-            keep(&mut known, node.name, settled.map(|until| known_node(&node, until, fleet)));
-            effects.take(&mut draft, drafted);
+    let RunNodes { fleet, listed, others, bystanders, mut kept, .. } = nodes;
+    emit_bystanders(others, bystanders, &mut kept, &mut effects, &mut draft);
+    let mut examined: Vec<&Arc<str>> = Vec::with_capacity(listed.len());
+    for mut node in listed {
+        set_waits(&node, &mut kept);
+        set(&mut kept.outcomes, node.name, node.ending.outcome);
+        examined.push(node.name);
+        let drafted = node.draft.take();
+        let until = match &drafted {
+            Some(drafted) => drafted.is_settled().then_some(drafted.alarm.at),
+            None => node.known.as_ref().map(|known| known.until),
+        };
+        keep(&mut kept, &node, until, fleet);
+        if let Some(drafted) = drafted {
+            effects.take(&mut draft, *drafted);
         }
     }
-    for (name, _) in
-        draft.memory.nodes.iter().filter(|(_, record)| record.outcome == Some(NodeOutcome::Gone))
-    {
-        set(&mut outcomes, name, Some(NodeOutcome::Gone));
-    }
+    set_gone(&mut kept, &draft.memory, last.as_ref(), examined);
     draft.notes.append(&mut effects.notes);
     draft.notes.extend(told);
+    draft.waits.nodes = kept.waits.clone();
+    (draft.ended.nodes, draft.ended.deferred) = (kept.failures.clone(), kept.deferred.clone());
     let reason = of_fleet(&mut draft);
     draft.waits_for(reason);
-    let decision = finish(draft, effects, Some(outcomes), deferred, &listed.into_iter());
-    let settings = unchanged.map_or_else(
-        || Arc::new(fleet.settings.clone()),
-        |unchanged| Arc::clone(&unchanged.memo.settings),
-    );
+    let unsettled = |name: &str| kept.unsettled.contains_key(name);
+    let decision = finish(draft, effects, Some(kept.outcomes.clone()), || {
+        all_listed(fleet.observed, &kept, unsettled)
+    });
+    let (settings, before) = match last {
+        Some(LastDecision { settings, observed, .. }) => (settings, Some(observed)),
+        None => (Arc::new(fleet.settings.clone()), None),
+    };
     let memo = Memo {
         settings,
-        observed: thin(fleet.observed),
+        observed: thin(fleet.observed, before),
         memory: decision.memory.clone(),
         is_over: fleet.is_over(),
         restarts: fleet.restarts,
-        nodes: known,
-        outcomes: decision.outcomes.clone(),
+        kept,
+        queue,
         controller,
     };
     (decision, Some(memo))
-}
-
-/// The memo for the next decision.
-#[derive(Default)]
-struct Kept {
-    known: Named<KnownNode>,
-    outcomes: Named<NodeOutcome>,
-}
-
-impl Kept {
-    /// Returns the memo of the last decision, without the nodes that no longer exist.
-    fn new(unchanged: &Unchanged<'_>, fleet: &FleetInputs<'_>) -> Self {
-        let (mut known, mut outcomes) =
-            (unchanged.memo.nodes.clone(), unchanged.memo.outcomes.clone());
-        for name in unchanged.changed.iter().filter(|name| !fleet.observed.nodes.contains_key(name))
-        {
-            known.remove(name);
-            outcomes.remove(name);
-        }
-        Self { known, outcomes }
-    }
 }
 
 /// Emits the effects on nodes that the decision is not about; some of them wake NVIDIA's
@@ -206,25 +192,60 @@ impl Kept {
 fn emit_bystanders<'a>(
     others: Vec<(&'a Arc<str>, &'a ObservedNode, bool)>,
     bystanders: BTreeMap<&'a str, NodeDraft<'a>>,
-    kept: &mut Kept,
+    kept: &mut KeptNodes,
     effects: &mut FleetEffects,
     draft: &mut FleetDraft<'_>,
 ) {
     for (name, _, needs_driver) in others {
         // The removal of a label may have to be repeated then.
         let until = bystanders.get(&**name).map_or(Timestamp::MAX, |draft| draft.alarm.at);
-        keep(
-            &mut kept.known,
-            name,
-            Some(KnownNode { needs_driver, found: None, left: None, until }),
-        );
-        set(&mut kept.outcomes, name, None);
+        kept.keep(name, KnownNode::of_bystander(needs_driver, until));
     }
     for (name, bystander) in bystanders {
         if !bystander.is_settled() {
-            kept.known.remove(name);
+            kept.unsettle(name);
         }
         effects.take(draft, bystander);
+    }
+}
+
+/// Keeps the results for an examined node. `until`: until when they are valid; `None`: another
+/// decision may have other results.
+fn keep(
+    kept: &mut KeptNodes,
+    node: &RunNode<'_>,
+    until: Option<Timestamp>,
+    fleet: &FleetInputs<'_>,
+) {
+    let Some(until) = until else {
+        let throttled = node.assessment.upgrade.throttled.clone();
+        kept.known.remove(node.name);
+        kept.unsettled.insert(Arc::clone(node.name), throttled);
+        return;
+    };
+    kept.keep(node.name, known_node(node, until, fleet));
+}
+
+/// Sets the outcomes of nodes that are gone. `examined`: the nodes that the decision examined, in
+/// addition to those that have changed.
+fn set_gone(
+    kept: &mut KeptNodes,
+    memory: &RunMemory,
+    last: Option<&LastDecision>,
+    examined: Vec<&Arc<str>>,
+) {
+    let is_gone = |record: &NodeRecord| record.outcome == Some(NodeOutcome::Gone);
+    let Some(last) = last else {
+        for (name, _) in memory.nodes.iter().filter(|(_, record)| is_gone(record)) {
+            set(&mut kept.outcomes, name, Some(NodeOutcome::Gone));
+        }
+        return;
+    };
+    let examined = examined.into_iter().map(|name| &**name);
+    for name in last.changed.iter().map(String::as_str).chain(examined) {
+        if let Some((name, _)) = memory.nodes.entry(name).filter(|(_, record)| is_gone(record)) {
+            set(&mut kept.outcomes, name, Some(NodeOutcome::Gone));
+        }
     }
 }
 
@@ -236,25 +257,36 @@ fn known_node(node: &RunNode<'_>, until: Timestamp, fleet: &FleetInputs<'_>) -> 
         |reason: Arc<Reason>| if reason.asks_why() { Arc::new(reason.lasting()) } else { reason };
     let ending =
         NodeEnding { reason: node.ending.reason.clone().map(lasting), ..node.ending.clone() };
-    let left = node.assessment.needs.first(fleet);
+    let left = match &node.known {
+        Some(known) if node.draft.is_none() && !node.assessment.needs.is_stale() => {
+            known.left.clone()
+        }
+        Some(_) | None => node.assessment.needs.first(fleet),
+    };
+    let is_free_in_pause = ending.reason.as_ref().is_some_and(|reason| reason.asks_why())
+        && observe::is_free_in_pause(node.node, fleet);
     KnownNode {
         needs_driver: node.needs_driver,
         found: Some((Arc::clone(&node.assessment), ending)),
         left,
         until,
+        is_held_by_other_mode: observe::is_held_by_other_mode(node.node, fleet),
+        is_free_in_pause,
     }
 }
 
 /// Returns the notes that summarize several nodes.
 fn notes_about_nodes(nodes: &RunNodes<'_>) -> Vec<DecisionNote> {
-    let listed = || nodes.listed.iter();
-    let missing: Vec<(String, String)> = listed()
-        .filter_map(|node| {
-            Some((node.node.name.clone(), node.assessment.needs.missing_config.clone()?))
-        })
-        .collect();
-    let own = listed().filter(|node| node.assessment.has_own_driver).count();
-    let joined = listed().filter(|node| !node.assessment.is_member).count();
+    let (listed, sums) = (|| nodes.listed.iter(), &nodes.kept.sums);
+    let mut missing = sums.missing_configs.clone();
+    missing.extend(listed().filter_map(|node| {
+        Some((Arc::clone(node.name), node.assessment.needs.missing_config.clone()?))
+    }));
+    let missing: Vec<(String, String)> =
+        missing.into_iter().map(|(name, key)| (name.to_string(), key)).collect();
+    let own = sums.own_drivers + listed().filter(|node| node.assessment.has_own_driver).count();
+    let joined =
+        sums.listed - sums.members + listed().filter(|node| !node.assessment.is_member).count();
     let missing =
         (!missing.is_empty()).then_some(DecisionNote::ConfigKeyMissing { nodes: missing });
     let own = (own > 0).then_some(DecisionNote::DriverOfImage { nodes: own });
@@ -280,19 +312,18 @@ fn stalls_are_over(nodes: &RunNodes<'_>) -> bool {
     })
 }
 
-/// Adds the waits and failures of a node.
-fn waits(node: &RunNode<'_>, draft: &mut FleetDraft<'_>, deferred: &mut Vec<Wait>) {
-    let NodeEnding { outcome, reason: Some(reason), since: Some(since) } = &node.ending else {
-        return;
-    };
-    let wait =
-        Wait { node: Some(Arc::clone(node.name)), reason: Arc::clone(reason), since: *since };
-    match outcome {
-        None => draft.waits.push(wait),
-        Some(NodeOutcome::Failed) => draft.failures.push(wait),
-        Some(NodeOutcome::Deferred) => deferred.push(wait),
-        Some(NodeOutcome::Done | NodeOutcome::Gone) => {}
-    }
+/// Sets the wait of a node, or the reason for which it failed or was deferred.
+fn set_waits(node: &RunNode<'_>, kept: &mut KeptNodes) {
+    let NodeEnding { outcome, reason, since } = &node.ending;
+    let wait = reason.as_ref().zip(*since).map(|(reason, since)| Wait {
+        node: Some(Arc::clone(node.name)),
+        reason: Arc::clone(reason),
+        since,
+    });
+    let of = |wanted: Option<NodeOutcome>| wait.as_ref().filter(|_| *outcome == wanted);
+    waits::set(&mut kept.waits, node.name, of(None));
+    waits::set(&mut kept.failures, node.name, of(Some(NodeOutcome::Failed)));
+    waits::set(&mut kept.deferred, node.name, of(Some(NodeOutcome::Deferred)));
 }
 
 fn set(outcomes: &mut Named<NodeOutcome>, name: &Arc<str>, outcome: Option<NodeOutcome>) {
@@ -305,20 +336,13 @@ fn set(outcomes: &mut Named<NodeOutcome>, name: &Arc<str>, outcome: Option<NodeO
     }
 }
 
-fn keep(known: &mut Named<KnownNode>, name: &Arc<str>, node: Option<KnownNode>) {
-    match node {
-        Some(node) => known.insert(Arc::clone(name), node),
-        None => drop(known.remove(name)),
-    }
-}
-
-/// Completes the decision. `outcomes`: of nodes, if they were assessed.
+/// Completes the decision. `outcomes`: of nodes, if they were assessed; `nodes`: returns the nodes
+/// of the decision.
 fn finish<'n>(
     mut draft: FleetDraft<'_>,
     mut effects: FleetEffects,
     outcomes: Option<Named<NodeOutcome>>,
-    deferred: Vec<Wait>,
-    nodes: &(impl Iterator<Item = &'n ObservedNode> + Clone),
+    nodes: impl Fn() -> Vec<&'n ObservedNode>,
 ) -> Decision {
     let (focus, is_releasing) = (std::mem::take(&mut effects.focus), effects.is_releasing);
     let actions = effects.into_actions(&mut draft);
@@ -328,10 +352,9 @@ fn finish<'n>(
         draft.memory.prune(|uid| pods.contains(uid), draft.now);
     }
     // Retries on a node that has failed do not keep the run from ending.
-    let failed: BTreeSet<&str> =
-        draft.failures.iter().filter_map(|failure| failure.node.as_deref()).collect();
-    let tried_again =
-        |action: &Action| !matches!(action, Action::PatchNode(_)) && failed.contains(action.node());
+    let tried_again = |action: &Action| {
+        !matches!(action, Action::PatchNode(_)) && draft.ended.nodes.contains_key(action.node())
+    };
     let pending = actions.iter().any(|action| !tried_again(action));
     let assessed = outcomes.is_some();
     let mut state = RunState { fleet: draft, outcomes: outcomes.unwrap_or_default(), is_releasing };
@@ -351,7 +374,7 @@ fn finish<'n>(
         waits: fleet.waits,
         assessed,
         outcomes,
-        ended: fleet.failures.into_iter().chain(deferred).collect(),
+        ended: fleet.ended,
         notes: fleet.notes,
         verdict,
         wake_at: fleet.alarm.at,

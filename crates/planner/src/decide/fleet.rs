@@ -22,6 +22,7 @@ use observed::{Observed, ObservedConfigMap, ObservedNode};
 
 use super::alarm::Alarm;
 use crate::time::after;
+use crate::waits::Waits;
 
 /// The fleet while a decision is made.
 pub(super) struct FleetDraft<'a> {
@@ -31,8 +32,9 @@ pub(super) struct FleetDraft<'a> {
     pub(super) memory: RunMemory,
     pub(super) alarm: Alarm,
     pub(super) notes: Vec<DecisionNote>,
-    pub(super) waits: Vec<Wait>,
-    pub(super) failures: Vec<Wait>,
+    pub(super) waits: Waits,
+    /// Reasons for which nodes, or the fleet, failed or were deferred.
+    pub(super) ended: Waits,
 }
 
 impl<'a> FleetDraft<'a> {
@@ -50,8 +52,8 @@ impl<'a> FleetDraft<'a> {
             memory,
             alarm,
             notes: Vec::new(),
-            waits: Vec::new(),
-            failures: Vec::new(),
+            waits: Waits::default(),
+            ended: Waits::default(),
         }
     }
 
@@ -249,7 +251,7 @@ impl<'a> FleetDraft<'a> {
         let wanted =
             plugins.daemon_sets().any(|daemon_set| !daemon_set.observed || daemon_set.desired > 0);
         // A plugin may be temporarily removed from a node while its driver is upgraded.
-        let migrating = self.waits.iter().any(|wait| wait.node.is_some());
+        let migrating = !self.waits.nodes.is_empty();
         let nowhere =
             plugins.daemon_sets().next().filter(|_| !wanted && !migrating && drivers > 0)?;
         let reason = Reason::DraScheduledNowhere {
@@ -273,15 +275,15 @@ impl<'a> FleetDraft<'a> {
         // A missing configuration must not end a run that still has drivers and DRA plugins to
         // handle.
         let sees_to_drivers =
-            self.waits.iter().any(|wait| wait.node.is_some() && !wait.reason.is_device_plugins());
+            || self.waits.nodes.values().any(|wait| !wait.reason.is_device_plugins());
         let held_back =
             matches!(reason, Reason::ConfigMissing { .. } | Reason::ConfigNotApplied { .. })
-                && sees_to_drivers;
+                && sees_to_drivers();
         let ends = reason.ends_run()
             && !held_back
             && self.alarm.passed(since, self.settings.grace_seconds);
         let wait = Wait { node: None, reason: reason.into(), since };
-        self.failures.extend(ends.then(|| wait.clone()));
-        self.waits.push(wait);
+        self.ended.fleet.extend(ends.then(|| wait.clone()));
+        self.waits.fleet.push(wait);
     }
 }

@@ -8,19 +8,17 @@ use jiff::Timestamp;
 
 use crate::memory::RunMemory;
 use crate::node::lacking;
-use crate::reason::Reason;
-use contract::record::NodeOutcome;
 use contract::settings::Settings;
-use observed::named::Named;
 use observed::{
     Observed, ObservedDevicePlugin, ObservedDra, ObservedPod, OptionalApi, Views, workload,
 };
 
-use super::assess::NodeAssessment;
-use super::emit::outcome::NodeEnding;
-use super::modes::observe::ControllerView;
+use super::kept_nodes::KeptNodes;
+use super::modes::observe::ControllerMemo;
+use super::schedule::starts::StartQueue;
 
 /// The last decision: its inputs and its results.
+#[derive(Clone)]
 pub(super) struct Memo {
     /// Its inputs, …
     pub(super) settings: Arc<Settings>,
@@ -29,63 +27,50 @@ pub(super) struct Memo {
     pub(super) memory: RunMemory,
     pub(super) is_over: bool,
     pub(super) restarts: bool,
-    /// Nodes without actions and without changes of their record.
-    pub(super) nodes: Named<KnownNode>,
-    pub(super) outcomes: Named<NodeOutcome>,
+    /// The results for nodes.
+    pub(super) kept: KeptNodes,
+    /// Why candidates were not started, if there were any.
+    pub(super) queue: Option<StartQueue>,
     /// The view of NVIDIA's controller, if it was needed.
-    pub(super) controller: Option<ControllerView>,
-}
-
-/// The results for a node.
-#[derive(Clone)]
-pub(super) struct KnownNode {
-    pub(super) needs_driver: bool,
-    /// `None`: the node does not belong to the run.
-    pub(super) found: Option<(Arc<NodeAssessment>, NodeEnding)>,
-    /// The reason for which it waited apart from its upgrade.
-    pub(super) left: Option<Arc<Reason>>,
-    /// Until when the results are valid if nothing changes.
-    pub(super) until: Timestamp,
+    pub(super) controller: Option<ControllerMemo>,
 }
 
 /// The results of the last decision that are still valid.
-pub(super) struct Unchanged<'a> {
-    pub(super) memo: &'a Memo,
+pub(super) struct Unchanged {
+    pub(super) memo: Memo,
     /// The nodes that have changed.
     pub(super) changed: BTreeSet<String>,
-    now: Timestamp,
 }
 
-impl<'a> Unchanged<'a> {
-    /// Returns the nodes that have not changed, sorted by name.
-    pub(super) fn nodes(&self) -> impl Iterator<Item = (&'a Arc<str>, &'a KnownNode)> {
-        let mut changed = self.changed.iter().map(String::as_str).peekable();
-        let is_changed = move |name: &str| {
-            while changed.next_if(|changed| *changed < name).is_some() {}
-            changed.next_if(|changed| *changed == name).is_some()
-        };
-        let (mut is_changed, now) = (is_changed, self.now);
-        self.memo.nodes.iter().filter(move |(name, node)| !is_changed(name) && node.until > now)
-    }
+/// The parts of the last decision that only the end of this one needs.
+pub(super) struct LastDecision {
+    pub(super) settings: Arc<Settings>,
+    pub(super) observed: Observed,
+    /// The nodes that have changed.
+    pub(super) changed: BTreeSet<String>,
 }
 
 impl Memo {
     /// Returns the results that are still valid; `None` if something has changed that concerns all
     /// nodes.
-    pub(super) fn unchanged<'a>(
-        &'a self,
+    pub(super) fn unchanged(
+        self,
         observed: &Observed,
         settings: &Settings,
         memory: &RunMemory,
         now: Timestamp,
-    ) -> Option<Unchanged<'a>> {
+    ) -> Option<Unchanged> {
         let same = *self.settings == *settings
             && self.is_over == (now >= memory.deadline)
             && is_same_run(&self.memory, memory)
             && is_same_fleet(&self.observed, observed)
             && (self.has_counts_of(observed)
                 || lacking(&self.observed, settings.driver) == lacking(observed, settings.driver));
-        same.then(|| Unchanged { memo: self, changed: self.changed(observed, memory), now })
+        if !same {
+            return None;
+        }
+        let changed = self.changed(observed, memory);
+        Some(Unchanged { memo: self, changed })
     }
 
     /// Returns whether counts over all nodes and pods are unchanged, without counting.
@@ -102,16 +87,17 @@ impl Memo {
         changed
             .extend(self.observed.nodes.differing(&observed.nodes).into_iter().map(|name| &**name));
         for (before, now) in lists(&self.observed).into_iter().zip(lists(observed)) {
-            changed.extend(before.differing(now).into_iter().filter_map(|pod| pod.node.as_deref()));
+            changed.extend(before.differing_nodes(now).into_iter().map(|name| &**name));
         }
-        let operand_pods = self.observed.operand_pods.differing(&observed.operand_pods);
-        changed.extend(operand_pods.into_iter().filter_map(|pod| pod.node.as_deref()));
+        let operand_pods = self.observed.operand_pods.differing_nodes(&observed.operand_pods);
+        changed.extend(operand_pods.into_iter().map(|name| &**name));
         if let (OptionalApi::Served(before), OptionalApi::Served(now)) =
             (&self.observed.dra.slices, &observed.dra.slices)
         {
-            changed.extend(before.differing(now).into_iter().map(|slice| slice.node.as_str()));
+            changed.extend(before.differing_nodes(now).into_iter().map(|name| &**name));
         }
-        changed.into_iter().map(str::to_owned).collect()
+        // Pods whose node is not known are not a node's.
+        changed.into_iter().filter(|name| !name.is_empty()).map(str::to_owned).collect()
     }
 }
 
@@ -179,13 +165,32 @@ fn is_same_fleet(before: &Observed, now: &Observed) -> bool {
         && *pauses == now.pauses
 }
 
-/// Returns the part of the observed state that the memo keeps.
-pub(super) fn thin(observed: &Observed) -> Observed {
-    let maintenances = observed.workloads.maintenances.clone();
+/// Returns the part of the observed state that the memo keeps. `before`: the kept part of a state
+/// in which everything that concerns all nodes is the same.
+pub(super) fn thin(observed: &Observed, before: Option<Observed>) -> Observed {
+    let Some(before) = before else {
+        let maintenances = observed.workloads.maintenances.clone();
+        return Observed {
+            operator_pods: Vec::new(),
+            operator_lease: None,
+            workloads: workload::Workloads { maintenances, ..workload::Workloads::default() },
+            ..observed.clone()
+        };
+    };
     Observed {
-        operator_pods: Vec::new(),
-        operator_lease: None,
-        workloads: workload::Workloads { maintenances, ..workload::Workloads::default() },
-        ..observed.clone()
+        nodes: observed.nodes.clone(),
+        pods: observed.pods.clone(),
+        operand_pods: observed.operand_pods.clone(),
+        validators: observed.validators.clone(),
+        dra: ObservedDra {
+            pods: observed.dra.pods.clone(),
+            slices: observed.dra.slices.clone(),
+            ..before.dra
+        },
+        device_plugin: ObservedDevicePlugin {
+            pods: observed.device_plugin.pods.clone(),
+            ..before.device_plugin
+        },
+        ..before
     }
 }

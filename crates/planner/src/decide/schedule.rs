@@ -10,47 +10,50 @@ use crate::reason::Reason;
 use contract::task::Task;
 
 use super::assess::UpgradeTurn;
-use super::memo::Unchanged;
 use super::modes::drive::{self, DriveTurn, DrivenNode};
-use super::modes::observe::{self, ControllerView};
+use super::modes::observe::{self, ControllerForecast};
 use super::modes::steer;
 use super::node_draft::NodeDraft;
 use super::run_nodes::RunNodes;
 
+use starts::StartQueue;
+
 pub(super) mod replacements;
-mod starts;
+pub(super) mod starts;
 
 /// Advances all upgrades as far as possible now, and replaces the reasons of nodes by those of
-/// their upgrades. Returns the controller's view of the nodes, if it was needed.
+/// their upgrades. `forecast`: the prediction of NVIDIA's controller, if it is needed; `queue`: why
+/// candidates were not started in the last decision. Returns why they are not started now.
 pub(super) fn schedule(
     nodes: &mut RunNodes<'_>,
     memory: &mut RunMemory,
     told: &mut Vec<DecisionNote>,
-    unchanged: Option<&Unchanged<'_>>,
-) -> Option<ControllerView> {
+    forecast: Option<&ControllerForecast>,
+    queue: Option<StartQueue>,
+) -> Option<StartQueue> {
     let fleet = nodes.fleet;
     if fleet.has(Task::Drive) {
         let ends = set_reasons(nodes);
         advance_all(nodes, |draft, driven, record, left| {
             DriveTurn::new(draft, driven, record, left).advance()
         });
-        starts::start(nodes, ends, drive::start_patch::start);
-        return None;
+        return starts::start(nodes, ends, queue, drive::start_patch::start);
     }
-    let view = observe::ask_controller(nodes, memory, told, unchanged);
+    observe::ask_controller(nodes, memory, told, forecast);
     let ends = set_reasons(nodes);
+    let mut next = None;
     if fleet.has(Task::Steer) {
         advance_all(nodes, |draft, driven, record, left| {
             steer::advance(draft, driven, record, left.as_ref())
         });
-        starts::start(nodes, ends, |draft, _| steer::lift(draft));
+        next = starts::start(nodes, ends, queue, |draft, _| steer::lift(draft));
     }
     for node in nodes.listed.iter_mut().filter(|node| node.reason.is_some()) {
         if let Some(refused) = &node.assessment.refused {
             node.reason = Some(Arc::clone(refused));
         }
     }
-    view
+    next
 }
 
 /// Sets the reasons of nodes whose upgrade is not in progress. Returns whether the upgrade of one

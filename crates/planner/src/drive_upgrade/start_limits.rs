@@ -3,7 +3,7 @@
 //! their slot. A node that is already cordoned does not add to the unavailable nodes, but needs a
 //! slot.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use contract::policy::UpgradeSettings;
@@ -20,37 +20,115 @@ pub struct ThrottledNode {
     pub group: Option<String>,
 }
 
+/// The properties of all nodes, as far as limits depend on them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ThrottledFleet {
+    /// All nodes.
+    all: ThrottledGroup,
+    /// The nodes of each topology group.
+    groups: BTreeMap<String, ThrottledGroup>,
+}
+
+/// Nodes that share limits.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct ThrottledGroup {
+    size: usize,
+    in_progress: BTreeSet<Arc<str>>,
+    unavailable: BTreeSet<Arc<str>>,
+    /// The unavailable nodes that are not being upgraded: the end of an upgrade does not make them
+    /// available.
+    idle: BTreeSet<Arc<str>>,
+}
+
+impl ThrottledGroup {
+    fn add(&mut self, name: &Arc<str>, node: &ThrottledNode) {
+        self.size += 1;
+        let idle = node.unavailable && !node.in_progress;
+        for (set, is_in) in [
+            (&mut self.in_progress, node.in_progress),
+            (&mut self.unavailable, node.unavailable),
+            (&mut self.idle, idle),
+        ] {
+            if is_in {
+                set.insert(Arc::clone(name));
+            }
+        }
+    }
+
+    fn remove(&mut self, name: &str) {
+        self.size = self.size.saturating_sub(1);
+        for set in [&mut self.in_progress, &mut self.unavailable, &mut self.idle] {
+            set.remove(name);
+        }
+    }
+}
+
+impl ThrottledFleet {
+    /// Adds a node.
+    pub(crate) fn add(&mut self, name: &Arc<str>, node: &ThrottledNode) {
+        self.all.add(name, node);
+        if let Some(group) = &node.group {
+            self.groups.entry(group.clone()).or_default().add(name, node);
+        }
+    }
+
+    /// Returns the number of nodes.
+    pub(crate) fn len(&self) -> usize {
+        self.all.size
+    }
+
+    /// Removes a node, as it was added.
+    pub(crate) fn remove(&mut self, name: &str, node: &ThrottledNode) {
+        self.all.remove(name);
+        let Some(key) = &node.group else { return };
+        let Some(group) = self.groups.get_mut(key) else { return };
+        group.remove(name);
+        if group.size == 0 {
+            self.groups.remove(key);
+        }
+    }
+}
+
 /// The remaining room under the limits. Every start is recorded, so that one decision cannot exceed
 /// the limits.
 #[derive(Clone, Debug)]
-pub struct StartThrottle<'a> {
+pub(crate) struct StartThrottle<'a> {
+    upgrade: &'a UpgradeSettings,
+    /// Two disjoint parts of the fleet.
+    fleet: [&'a ThrottledFleet; 2],
     limits: NodeLimits,
-    in_progress: SlotHolders<'a>,
-    unavailable: SlotHolders<'a>,
-    /// The unavailable nodes that are not being upgraded: the end of an upgrade does not make them
-    /// available.
-    idle: SlotHolders<'a>,
-    groups: BTreeMap<&'a str, TopologyGroup<'a>>,
+    in_progress: SlotHolders,
+    unavailable: SlotHolders,
+    idle: SlotHolders,
+    /// The groups that were asked for.
+    groups: BTreeMap<&'a str, TopologyGroup>,
 }
 
 /// The nodes that use up a limit. Their list is created once for all nodes that are refused because
 /// of them.
 #[derive(Clone, Debug, Default)]
-struct SlotHolders<'a> {
-    names: Vec<&'a str>,
+struct SlotHolders {
+    names: Vec<Arc<str>>,
     list: Option<Arc<[String]>>,
 }
 
-impl<'a> SlotHolders<'a> {
-    fn push(&mut self, name: &'a str) {
-        self.names.push(name);
+impl SlotHolders {
+    /// Merges two sorted sets.
+    fn merged(sets: [Option<&BTreeSet<Arc<str>>>; 2]) -> Self {
+        let mut names: Vec<Arc<str>> = sets.into_iter().flatten().flatten().cloned().collect();
+        names.sort_unstable();
+        Self { names, list: None }
+    }
+
+    fn push(&mut self, name: &Arc<str>) {
+        self.names.push(Arc::clone(name));
         self.list = None;
     }
 
     fn list(&mut self) -> Arc<[String]> {
         let names = &self.names;
         Arc::clone(
-            self.list.get_or_insert_with(|| names.iter().map(|name| (*name).to_owned()).collect()),
+            self.list.get_or_insert_with(|| names.iter().map(|name| (**name).to_owned()).collect()),
         )
     }
 }
@@ -67,10 +145,10 @@ pub struct NodeLimits {
 }
 
 #[derive(Clone, Debug)]
-struct TopologyGroup<'a> {
+struct TopologyGroup {
     limit: usize,
-    unavailable: SlotHolders<'a>,
-    idle: SlotHolders<'a>,
+    unavailable: SlotHolders,
+    idle: SlotHolders,
 }
 
 /// Why a node may not start, with the numbers and the nodes that use up the limit.
@@ -114,9 +192,9 @@ pub enum StartRefusal {
 }
 
 impl<'a> StartThrottle<'a> {
-    /// Creates the limits for these nodes, each with its name.
-    pub fn new(upgrade: &UpgradeSettings, members: &[(&'a str, &'a ThrottledNode)]) -> Self {
-        let total = members.len();
+    /// Creates the limits for the nodes of two disjoint parts of the fleet.
+    pub(crate) fn new(upgrade: &'a UpgradeSettings, fleet: [&'a ThrottledFleet; 2]) -> Self {
+        let total = fleet.iter().map(|part| part.all.size).sum();
         let policy = &upgrade.policy;
         let parallel = if policy.max_parallel_upgrades == 0 {
             total
@@ -124,52 +202,41 @@ impl<'a> StartThrottle<'a> {
             policy.max_parallel_upgrades as usize
         };
         let unavailable = policy.max_unavailable.map_or(total, |count| count.resolve(total));
-        let holders = |wanted: fn(&ThrottledNode) -> bool| SlotHolders {
-            names: members
-                .iter()
-                .filter(|(_, member)| wanted(member))
-                .map(|(name, _)| *name)
-                .collect(),
-            list: None,
-        };
-        let is_idle = |member: &ThrottledNode| member.unavailable && !member.in_progress;
-        let mut groups: BTreeMap<&str, (usize, SlotHolders<'_>, SlotHolders<'_>)> = BTreeMap::new();
-        if upgrade.topology.is_some() {
-            for (name, member) in members {
-                let Some(group) = &member.group else { continue };
-                let entry = groups.entry(group).or_default();
-                entry.0 += 1;
-                entry.1.names.extend(member.unavailable.then_some(*name));
-                entry.2.names.extend(is_idle(member).then_some(*name));
-            }
-        }
-        let limit = |size: usize| {
-            upgrade
-                .topology
-                .as_ref()
-                .map_or(size, |topology| topology.max_unavailable.resolve(size))
-        };
-        let group = |(group, (size, unavailable, idle))| {
-            (group, TopologyGroup { limit: limit(size), unavailable, idle })
-        };
+        let [one, other] = fleet.map(|part| &part.all);
         Self {
+            upgrade,
+            fleet,
             limits: NodeLimits { total, parallel, unavailable },
-            in_progress: holders(|member| member.in_progress),
-            unavailable: holders(|member| member.unavailable),
-            idle: holders(is_idle),
-            groups: groups.into_iter().map(group).collect(),
+            in_progress: SlotHolders::merged([Some(&one.in_progress), Some(&other.in_progress)]),
+            unavailable: SlotHolders::merged([Some(&one.unavailable), Some(&other.unavailable)]),
+            idle: SlotHolders::merged([Some(&one.idle), Some(&other.idle)]),
+            groups: BTreeMap::new(),
         }
     }
 
-    /// The limits, as numbers of nodes.
-    pub fn limits(&self) -> NodeLimits {
-        self.limits
+    /// Returns the group of a node, if groups have limits.
+    fn group(&mut self, member: &'a ThrottledNode) -> Option<(&'a str, &mut TopologyGroup)> {
+        let limit = self.upgrade.topology.as_ref()?.max_unavailable;
+        let name = member.group.as_deref()?;
+        let [one, other] = self.fleet.map(|part| part.groups.get(name));
+        let group = self.groups.entry(name).or_insert_with(|| {
+            let size = one.into_iter().chain(other).map(|group| group.size).sum();
+            let merged = |set: fn(&ThrottledGroup) -> &BTreeSet<Arc<str>>| {
+                SlotHolders::merged([one.map(set), other.map(set)])
+            };
+            TopologyGroup {
+                limit: limit.resolve(size),
+                unavailable: merged(|group| &group.unavailable),
+                idle: merged(|group| &group.idle),
+            }
+        });
+        Some((name, group))
     }
 
     /// Returns the limit that would prevent the node's start even after every upgrade in progress
     /// has ended: it is used up by nodes that failed, that have a foreign cordon, or that are not
     /// ready.
-    pub fn standing(&mut self, member: &ThrottledNode) -> Option<StartRefusal> {
+    pub(crate) fn standing(&mut self, member: &'a ThrottledNode) -> Option<StartRefusal> {
         let NodeLimits { total, unavailable, .. } = self.limits;
         if unavailable == 0 {
             return Some(StartRefusal::Paused { key: "maxUnavailable" });
@@ -184,13 +251,11 @@ impl<'a> StartThrottle<'a> {
                 holders: self.idle.list(),
             });
         }
-        let group = member.group.as_deref()?;
-        let state =
-            self.groups.get_mut(group).filter(|state| state.idle.names.len() >= state.limit)?;
-        Some(StartRefusal::Group {
-            group: group.to_owned(),
-            limit: state.limit,
-            holders: state.idle.list(),
+        let (name, group) = self.group(member)?;
+        (group.idle.names.len() >= group.limit).then(|| StartRefusal::Group {
+            group: name.to_owned(),
+            limit: group.limit,
+            holders: group.idle.list(),
         })
     }
 
@@ -198,7 +263,11 @@ impl<'a> StartThrottle<'a> {
     ///
     /// # Errors
     /// The first limit that forbids the start.
-    pub fn start(&mut self, name: &'a str, member: &'a ThrottledNode) -> Result<(), StartRefusal> {
+    pub(crate) fn start(
+        &mut self,
+        name: &Arc<str>,
+        member: &'a ThrottledNode,
+    ) -> Result<(), StartRefusal> {
         let NodeLimits { total, parallel, unavailable } = self.limits;
         if unavailable == 0 {
             return Err(StartRefusal::Paused { key: "maxUnavailable" });
@@ -214,9 +283,7 @@ impl<'a> StartThrottle<'a> {
                     holders: self.unavailable.list(),
                 });
             }
-            if let Some((group, state)) =
-                member.group.as_deref().and_then(|group| Some((group, self.groups.get_mut(group)?)))
-            {
+            if let Some((group, state)) = self.group(member) {
                 if state.unavailable.names.len() >= state.limit {
                     return Err(StartRefusal::Group {
                         group: group.to_owned(),

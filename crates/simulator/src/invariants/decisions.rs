@@ -53,48 +53,39 @@ impl<'w> InvariantChecker<'w, '_> {
         let view = &self.hook.caches.observed;
         let driver = self.driver_kind();
         let drivers = DriverNodes::new(view, driver);
-        let members: Vec<&ObservedNode> =
-            view.nodes.values().filter(|node| drivers.contains(node)).collect();
-        let is_started = |node: &ObservedNode| {
-            self.cluster
-                .nodes
-                .get(&node.name)
-                .is_some_and(|node| is_in_progress(&node.node, driver))
+        let is_member =
+            |name: &&String| view.nodes.get(name).is_some_and(|node| drivers.contains(node));
+        // Only the labels of a node show whether it needs the driver of an operator.
+        let members = if driver.has_operator() {
+            self.hook.caches.driver_nodes
+        } else {
+            view.nodes.values().filter(|node| drivers.contains(node)).count()
         };
-        let is_away = |node: &ObservedNode| {
-            node.unschedulable || !node.ready || is_started(node) || is_in_progress(node, driver)
-        };
+        let started = &self.cluster.nodes.sets.in_progress;
+        let away = self.hook.caches.unavailable.iter().chain(started).filter(is_member);
         let limit = self
             .hook
             .settings
             .upgrade
             .policy
             .max_unavailable
-            .map_or(members.len(), |count| count.resolve(members.len()));
-        (
-            members
-                .into_iter()
-                .filter(|node| is_away(node))
-                .map(|node| node.name.as_str())
-                .collect(),
-            limit,
-        )
+            .map_or(members, |count| count.resolve(members));
+        (away.map(String::as_str).collect(), limit)
     }
 
     /// Checks that every node has an outcome or a wait, unless the whole fleet waits.
     fn explained(&mut self, decision: &Decision) {
-        if decision.waits.iter().any(|wait| wait.node.is_none()) {
+        if decision.waits.of_fleet().next().is_some() {
             return;
         }
         let view = &self.hook.caches.observed;
-        let waits: BTreeSet<&str> =
-            decision.waits.iter().filter_map(|wait| wait.node.as_deref()).collect();
         let drivers = DriverNodes::new(view, self.driver_kind());
         let of_run = |node: &&ObservedNode| {
             decision.memory.is_in_cohort(&node.uid) && drivers.contains(node)
         };
         let is_silent = |node: &&ObservedNode| {
-            !waits.contains(node.name.as_str()) && !decision.outcomes.contains_key(&node.name)
+            decision.waits.of_node(&node.name).is_none()
+                && !decision.outcomes.contains_key(&node.name)
         };
         if let Some(found) = view.nodes.values().filter(of_run).find(is_silent) {
             self.context.violation(&format!(

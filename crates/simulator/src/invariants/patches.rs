@@ -97,14 +97,12 @@ impl InvariantChecker<'_, '_> {
     /// no additional slot.
     pub(crate) fn fleet(&mut self, patch: &NodePatch, was_in_progress: bool) {
         let nodes = self.cluster.nodes.all();
-        let in_progress: Vec<&str> = self
-            .cluster
-            .nodes
-            .observed()
-            .filter(|node| self.holds_slot(node))
-            .map(|node| node.name.as_str())
-            .collect();
-        let cordoned = nodes.values().filter(|node| node.is_cordoned_by_hook).count();
+        let sets = &self.cluster.nodes.sets;
+        // A node in progress whose patches are refused has failed, and no record shows this.
+        let holds_slot = |name: &&String| self.cluster.admissions.admits_all(name);
+        let in_progress: Vec<&str> =
+            sets.in_progress.iter().filter(holds_slot).map(String::as_str).collect();
+        let cordoned = sets.cordoned_by_hook.len();
         let report = &mut self.context.report;
         report.peak_in_progress = report.peak_in_progress.max(in_progress.len());
         report.peak_unavailable = report.peak_unavailable.max(cordoned);

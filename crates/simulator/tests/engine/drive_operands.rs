@@ -1,8 +1,6 @@
 //! Operands of a node that mode `drive` upgrades: those that keep it cordoned, and those that are
 //! only reported.
 
-use std::sync::Arc;
-
 use contract::driver::Driver;
 use contract::exit::ExitCode;
 use contract::operand::Operand;
@@ -88,8 +86,7 @@ fn gpus_that_come_back_are_waited_for() {
 
 /// Makes the validator of `gpu-1` unready.
 fn unready_validator(fleet: &mut Fleet) {
-    let mut pods = fleet.observed.validators.changed().iter_mut().map(Arc::make_mut);
-    let pod = pods.find(|pod| pod.node.as_deref() == Some("gpu-1")).expect("its validator");
+    let pod = fleet.observed.validators.find_mut("gpu-1", |_| true).expect("its validator");
     (pod.ready, pod.containers_ready) = (false, false);
 }
 

@@ -160,7 +160,8 @@ fn gpu_operator_898_hanging_validator_fails_its_node_by_name() {
     let mut driven = Driven::new(1);
     (driven.fleet.settings.upgrade.validation_seconds, driven.fleet.settings.upgrade.attempts) =
         (120, 1);
-    let validator = Arc::make_mut(&mut driven.fleet.observed.validators.changed()[0]);
+    let validators = &mut driven.fleet.observed.validators;
+    let validator = validators.find_mut("gpu-0", |_| true).expect("its validator");
     (validator.containers_ready, validator.trouble) =
         (false, Some("driver-validation: CrashLoopBackOff".into()));
     let story = driven.run();
@@ -197,7 +198,7 @@ fn gpu_operator_831_a_reboot_is_no_upgrade() {
 fn network_operator_387_missing_driver_pod_blocks_only_its_node() {
     let mut driven = Driven::new(3);
     driven.fleet.observed.daemon_sets[0].desired = 3;
-    driven.fleet.observed.pods.changed().retain(|pod| {
+    driven.fleet.observed.pods.edit().retain(|pod| {
         pod.node.as_deref() != Some("gpu-0") || pod.owner.as_deref() != Some("driver-ds")
     });
     for _ in 0..120 {
@@ -271,7 +272,7 @@ fn gpu_operator_542_version_that_reaches_no_node_is_reported() {
     let mut fleet = Fleet::at_rest(2);
     fleet.bump();
     fleet.operator_observes();
-    fleet.observed.pods.changed().retain(|pod| pod.owner.as_deref() != Some("driver-ds"));
+    fleet.observed.pods.edit().retain(|pod| pod.owner.as_deref() != Some("driver-ds"));
     for node in ["gpu-0", "gpu-1"] {
         fleet.node(node).labels.insert(names::DEPLOY_DRIVER_LABEL.into(), "pre-installed".into());
     }
@@ -290,7 +291,7 @@ fn dra_1455_taints_hidden_by_restart_are_recorded_first() {
     let OptionalApi::Served(slices) = &mut fleet.observed.dra.slices else {
         panic!("the fleet serves ResourceSlices")
     };
-    Arc::make_mut(&mut slices.changed()[0]).taints =
+    Arc::make_mut(&mut slices.edit()[0]).taints =
         vec!["gpu-3 gpu.nvidia.com/xid=48:NoSchedule".into()];
     fleet.pass(0);
     let decision = fleet.decide(2);

@@ -1,7 +1,6 @@
 //! A small cluster for decisions, with functions that build and change it.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use contract::names;
 use contract::record::Verdict;
@@ -288,7 +287,7 @@ impl Fleet {
         } else {
             &mut self.observed.pods
         };
-        pods.changed()
+        pods.edit()
             .retain(|pod| pod.node.as_deref() != Some(node) || pod.owner.as_deref() != Some(owner));
         pods.push(ObservedPod {
             namespace: if owner == "plugin-ds" { "nvidia-dra-driver-gpu" } else { "gpu-operator" }
@@ -343,7 +342,7 @@ impl Fleet {
         let OptionalApi::Served(slices) = &mut self.observed.dra.slices else {
             panic!("the fleet serves ResourceSlices")
         };
-        slices.changed().retain(|slice| slice.node != node);
+        slices.edit().retain(|slice| slice.node != node);
         slices.push(ObservedSlice {
             driver: names::DRA_GPU_DRIVER.into(),
             node: node.into(),
@@ -354,27 +353,12 @@ impl Fleet {
     }
 
     pub(crate) fn plugin_pod(&mut self, node: &str) -> &mut ObservedPod {
-        self.observed
-            .dra
-            .pods
-            .changed()
-            .iter_mut()
-            .map(Arc::make_mut)
-            .find(|pod| pod.node.as_deref() == Some(node))
-            .expect("the plugin exists")
+        self.observed.dra.pods.find_mut(node, |_| true).expect("the plugin exists")
     }
 
     pub(crate) fn driver_pod(&mut self, node: &str) -> &mut ObservedPod {
-        let driver = |pod: &&mut ObservedPod| {
-            pod.node.as_deref() == Some(node) && pod.owner.as_deref() == Some("driver-ds")
-        };
-        self.observed
-            .pods
-            .changed()
-            .iter_mut()
-            .map(Arc::make_mut)
-            .find(driver)
-            .expect("the driver pod exists")
+        let is_driver = |pod: &ObservedPod| pod.owner.as_deref() == Some("driver-ds");
+        self.observed.pods.find_mut(node, is_driver).expect("the driver pod exists")
     }
 
     /// Migrates a node as NVIDIA's controller does: new driver, uncordoned, done.

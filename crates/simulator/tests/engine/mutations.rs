@@ -5,6 +5,7 @@ use contract::driver::Driver;
 use observed::{Observed, ObservedNode};
 use planner::action::{NodePatch, PodDeletion, PodEviction};
 use planner::decide::{Action, Decision};
+use planner::waits::Waits;
 use simulator::setup::DecisionMutation;
 use simulator::simulate;
 
@@ -178,7 +179,7 @@ fn evicts_what_may_not_go(decision: &mut Decision, observed: &Observed) {
 }
 
 fn says_nothing(decision: &mut Decision, _: &Observed) {
-    decision.waits.clear();
+    decision.waits = Waits::default();
 }
 
 fn stands_still(decision: &mut Decision, _: &Observed) {

@@ -54,7 +54,7 @@ fn observes(fleet: &mut Fleet, version: &str, revision: i64, hash: &str) {
 
 /// Sets the node's driver pod.
 fn driver(fleet: &mut Fleet, node: &str, hash: &str, version: &str, second: i64) {
-    fleet.observed.pods.changed().retain(|pod| pod.node.as_deref() != Some(node));
+    fleet.observed.pods.edit().retain(|pod| pod.node.as_deref() != Some(node));
     let uid = fleet.uid();
     fleet.observed.pods.push(ObservedPod {
         name: format!("mofed-{uid}"),
@@ -198,7 +198,7 @@ fn bump_is_followed_from_policy_to_last_node() {
         "two at once: no maxUnavailable here"
     );
     state(&mut fleet, "nic-0", "drain-required");
-    fleet.observed.pods.changed().retain(|pod| pod.node.as_deref() != Some("nic-0"));
+    fleet.observed.pods.edit().retain(|pod| pod.node.as_deref() != Some("nic-0"));
     assert_eq!(waits(&fleet.decide(4)), ["nic-0:DriverPodMissing", "nic-1:DriverOutOfDate"]);
     driver(&mut fleet, "nic-0", "new", NEW, 10);
     state(&mut fleet, "nic-0", "uncordon-required");

@@ -113,7 +113,7 @@ pub(crate) fn change(
         fleet
             .observed
             .operand_pods
-            .changed()
+            .edit()
             .iter_mut()
             .map(Arc::make_mut)
             .find(mine)
@@ -122,7 +122,7 @@ pub(crate) fn change(
 }
 
 pub(crate) fn remove(fleet: &mut Fleet, operand: Operand, node: &str) {
-    fleet.observed.operand_pods.changed().retain(|pod| {
+    fleet.observed.operand_pods.edit().retain(|pod| {
         pod.node.as_deref() != Some(node) || *pod.owner != *operand.traits().daemon_set
     });
 }

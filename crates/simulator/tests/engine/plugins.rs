@@ -262,7 +262,7 @@ fn stale_plugin_of_skipped_node_is_replaced_too() {
 fn aicr_2456_required_driver_must_serve_every_gpu_node() {
     let mut fleet = Fleet::at_rest(2);
     fleet.settings.dra.required = DraRequired::True;
-    fleet.observed.dra.pods.changed().retain(|pod| pod.node.as_deref() != Some("gpu-1"));
+    fleet.observed.dra.pods.edit().retain(|pod| pod.node.as_deref() != Some("gpu-1"));
     assert_eq!(waits(&fleet.decide(0)), ["gpu-1:PluginMissing"]);
     fleet.settings.dra.required = DraRequired::Auto;
     assert!(fleet.decide(1).well, "its affinity may leave nodes out");

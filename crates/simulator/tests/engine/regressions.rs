@@ -25,7 +25,7 @@ fn reinstalled_dra_driver_kept_a_slot_taken() {
     let mut fleet = limited(2);
     assert_eq!(replaced(&fleet.decide(52)), ["gpu-0"]);
     fleet.observed.dra.daemon_sets[0].uid = "another-ds".into();
-    fleet.observed.dra.pods.changed().clear();
+    fleet.observed.dra.pods.edit().clear();
     assert!(fleet.decide(60).well, "the hook does not wait for pods of the old DaemonSet");
 }
 
@@ -89,7 +89,7 @@ fn version_of_another_container_was_taken_as_drivers() {
 #[test]
 fn a_node_for_virtual_machines_was_called_unlabeled() {
     let mut fleet = Fleet::at_rest(2);
-    fleet.observed.pods.changed().retain(|pod| pod.node.as_deref() != Some("gpu-1"));
+    fleet.observed.pods.edit().retain(|pod| pod.node.as_deref() != Some("gpu-1"));
     let labels = &mut fleet.node("gpu-1").labels;
     labels.remove(names::DEPLOY_DRIVER_LABEL);
     labels.remove(names::DEPLOY_TOOLKIT_LABEL);
@@ -144,7 +144,7 @@ fn toolkit_not_created_yet_was_not_awaited() {
     let mut fleet = Fleet::at_rest(1);
     fleet.policy().driver_enabled = false;
     fleet.observed.daemon_sets.clear();
-    fleet.observed.pods.changed().clear();
+    fleet.observed.pods.edit().clear();
     assert_eq!(waits(&fleet.decide(0)), ["*:DaemonSetMissing"]);
 }
 

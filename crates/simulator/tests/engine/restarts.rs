@@ -40,7 +40,7 @@ pub(crate) fn pod(fleet: &mut Fleet, node: &str, owner: &str, second: i64) {
         .observed
         .device_plugin
         .pods
-        .changed()
+        .edit()
         .retain(|pod| pod.node.as_deref() != Some(node) || pod.owner.as_deref() != Some(owner));
     fleet.observed.device_plugin.pods.push(ObservedPod {
         namespace: NAMESPACE.into(),

@@ -363,7 +363,7 @@ fn a_mismatch_names_field_expected_found_and_manager() {
 fn no_dra_driver_is_fine_and_said() {
     let mut fleet = Fleet::at_rest(1);
     fleet.observed.dra.daemon_sets.clear();
-    fleet.observed.dra.pods.changed().clear();
+    fleet.observed.dra.pods.edit().clear();
     fleet.pass(0);
     let decision = fleet.decide(15);
     assert!(replaced(&decision).is_empty());
@@ -380,7 +380,7 @@ fn nodes_outside_the_operators_control_are_not_awaited() {
         (names::WORKLOAD_CONFIG_LABEL, "vm-passthrough"),
     ] {
         let mut fleet = Fleet::at_rest(2);
-        fleet.observed.pods.changed().retain(|pod| {
+        fleet.observed.pods.edit().retain(|pod| {
             pod.node.as_deref() != Some("gpu-1") || pod.owner.as_deref() != Some("driver-ds")
         });
         fleet.node("gpu-1").labels.remove(names::DEPLOY_DRIVER_LABEL);

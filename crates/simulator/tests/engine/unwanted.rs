@@ -41,7 +41,7 @@ fn left(driver: Driver, state: &str, more: &str) -> Fleet {
 }
 
 fn loses(fleet: &mut Fleet, node: &str) {
-    fleet.observed.pods.changed().retain(|pod| pod.node.as_deref() != Some(node));
+    fleet.observed.pods.edit().retain(|pod| pod.node.as_deref() != Some(node));
 }
 
 fn wants(fleet: &mut Fleet, desired: i32, misscheduled: i32) {

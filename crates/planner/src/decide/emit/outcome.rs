@@ -44,12 +44,14 @@ impl NodeEnding {
 /// Determines the outcome of every node.
 pub(in crate::decide) fn end_all(nodes: &mut RunNodes<'_>) {
     let fleet = nodes.fleet;
-    let members = nodes.listed.iter().filter(|node| node.assessment.is_member).count();
+    let members = nodes.kept.sums.members
+        + nodes.listed.iter().filter(|node| node.assessment.is_member).count();
     let tolerated =
         fleet.settings.tolerate_not_ready.resolve(members).min(members.saturating_sub(1));
     let mut not_ready = NotReadyNodes { found: 0, tolerated };
     for node in &mut nodes.listed {
-        let known = node.known.and_then(|known| known.found.as_ref()).map(|(_, ending)| ending);
+        let known = node.known.as_ref().and_then(|known| known.found.as_ref());
+        let known = known.map(|(_, ending)| ending);
         node.ending = match known.filter(|_| node.draft.is_none()) {
             Some(known) if known.holds_for(node.reason.as_ref(), fleet) => {
                 NodeEnding { reason: node.reason.clone(), ..known.clone() }

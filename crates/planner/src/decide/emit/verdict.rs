@@ -52,17 +52,17 @@ pub(super) struct RunState<'a> {
 
 impl RunState<'_> {
     /// Evaluates quiet period and deadline. `pending`: whether actions remain that keep the run
-    /// from ending; `nodes`: the nodes of the run. Returns whether all conditions are met, apart
-    /// from the quiet period, and the verdict.
+    /// from ending; `nodes`: returns the nodes of the run. Returns whether all conditions are met,
+    /// apart from the quiet period, and the verdict.
     pub(super) fn judge<'n>(
         &mut self,
         pending: bool,
-        nodes: &(impl Iterator<Item = &'n ObservedNode> + Clone),
+        nodes: impl Fn() -> Vec<&'n ObservedNode>,
     ) -> (bool, Option<Verdict>) {
         let well = self.fleet.waits.is_empty() && !pending;
         let quiet = self.quiet_seconds();
         let mut verdict = if well {
-            self.after_quiet_period(quiet, nodes)
+            self.after_quiet_period(quiet, &nodes())
         } else {
             self.fleet.memory.well = None;
             self.fleet_failure()
@@ -92,17 +92,13 @@ impl RunState<'_> {
             // The deadline has passed: only the end of the quiet period is left.
             self.fleet.alarm.at = at;
         }
-        (well && self.fleet.failures.is_empty(), verdict)
+        (well && !self.has_failures(), verdict)
     }
 
     /// Returns the verdict if all conditions have been met by the same nodes for the quiet period;
     /// if not, the run waits.
-    fn after_quiet_period<'n>(
-        &mut self,
-        quiet: u64,
-        nodes: &(impl Iterator<Item = &'n ObservedNode> + Clone),
-    ) -> Option<Verdict> {
-        let uids = || nodes.clone().map(|node| &node.uid);
+    fn after_quiet_period(&mut self, quiet: u64, nodes: &[&ObservedNode]) -> Option<Verdict> {
+        let uids = || nodes.iter().map(|node| &node.uid);
         let same = |(before, _): &(Arc<[String]>, Timestamp)| before.iter().eq(uids());
         let (fleet, since) = self
             .fleet
@@ -116,14 +112,27 @@ impl RunState<'_> {
             return Some(self.settled());
         }
         let until = after(since, quiet);
-        self.fleet.waits.push(Wait { node: None, reason: Reason::Quiet { until }.into(), since });
+        self.fleet.waits.fleet.push(Wait {
+            node: None,
+            reason: Reason::Quiet { until }.into(),
+            since,
+        });
         None
+    }
+
+    /// Returns the reasons for which nodes, or the fleet, failed.
+    fn failures(&self) -> impl Iterator<Item = &Wait> {
+        self.fleet.ended.nodes.values().chain(&self.fleet.ended.fleet)
+    }
+
+    fn has_failures(&self) -> bool {
+        self.failures().next().is_some()
     }
 
     /// Returns the verdict if the time of a reason of the whole fleet is over. Failed nodes do not
     /// keep the others from finishing.
     fn fleet_failure(&self) -> Option<Verdict> {
-        let failure = self.fleet.failures.iter().find(|failure| failure.node.is_none())?;
+        let failure = self.fleet.ended.fleet.first()?;
         Some(self.failed(failure.reason.exit_code(), std::slice::from_ref(failure)))
     }
 
@@ -161,7 +170,7 @@ impl RunState<'_> {
     fn settled(&self) -> Verdict {
         // Failed nodes come before plugins that did not come back; within an exit code, the order
         // is that of the nodes.
-        let mut failures = self.fleet.failures.clone();
+        let mut failures: Vec<Wait> = self.failures().cloned().collect();
         failures.sort_by_key(|failure| {
             (failure.reason.exit_code() != ExitCode::NodesFailed, failure.reason.waits_for_others())
         });
@@ -219,8 +228,7 @@ impl RunState<'_> {
     }
 
     fn out_of_time(&self) -> Verdict {
-        let mut waits: Vec<Wait> =
-            self.fleet.failures.iter().chain(&self.fleet.waits).cloned().collect();
+        let mut waits: Vec<Wait> = self.failures().chain(&self.fleet.waits).cloned().collect();
         waits.sort_by_key(|wait| wait.reason.waits_for_others());
         let codes: Vec<ExitCode> = waits.iter().map(|wait| wait.reason.exit_code()).collect();
         let code = match codes.first() {

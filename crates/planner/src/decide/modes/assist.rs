@@ -272,7 +272,7 @@ fn waking_skip_label<'a>(
     };
     let may = |node: &&'a ObservedNode| free(node) && takes_patches(fleet, node);
     let own = fleet.observed.nodes.get(name).filter(may);
-    let node = own.or_else(|| nodes.listed.iter().map(|node| node.node).find(may))?;
+    let node = own.or_else(|| nodes.all().into_iter().find(may))?;
     let number = node
         .labels
         .get(label)
@@ -290,7 +290,7 @@ fn waking_state_label<'a>(nodes: &RunNodes<'a>) -> Option<(&'a ObservedNode, Nod
     let (fleet, traits) = (nodes.fleet, nodes.fleet.traits);
     let may = |node: &&'a ObservedNode| takes_patches(fleet, node);
     let is_bystander = |node: &&ObservedNode| {
-        nodes.place(&node.name).is_none()
+        !nodes.is_listed(&node.name)
             && !is_driver_node(node, fleet.settings.driver)
             && (!node.labels.contains_key(traits.state_label)
                 || node.annotations.contains_key(traits.wake))
@@ -313,7 +313,8 @@ fn waking_state_label<'a>(nodes: &RunNodes<'a>) -> Option<(&'a ObservedNode, Nod
         let pod = fleet.operands.as_ref().and_then(|operands| operands.driver_pod(node));
         pod.is_some_and(|pod| !pod.newest)
     };
-    let listed = || nodes.listed.iter().map(|node| node.node);
+    let all = nodes.all();
+    let listed = || all.iter().copied();
     let done = listed().filter(|node| is(node, ControllerState::Done)).find(may);
     let waiting = || {
         listed()

@@ -1,7 +1,6 @@
 //! The prediction of NVIDIA's controller: its next steps, and why it does not continue with nodes.
 
-use std::collections::{BTreeMap, btree_map};
-use std::iter::Peekable;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -9,7 +8,7 @@ use jiff::Timestamp;
 use crate::hold::HoldPurpose;
 use crate::memory::RunMemory;
 use crate::note::DecisionNote;
-use crate::reason::Reason;
+use crate::reason::{Reason, Wait};
 use crate::watched::watched;
 use contract::driver::Driver;
 use contract::task::Task;
@@ -20,206 +19,285 @@ use nvidia_upgrade::pass::PassOptions;
 use nvidia_upgrade::predict::PredictedMove;
 use nvidia_upgrade::snapshot::{SnapshotCache, SnapshotInputs};
 use nvidia_upgrade::state::ControllerState;
+use observed::ObservedNode;
 
 use crate::decide::inputs::FleetInputs;
-use crate::decide::memo::Unchanged;
+use crate::decide::kept_nodes::{KeptNodes, KnownNode};
+use crate::decide::memo::LastDecision;
 use crate::decide::modes::assist;
 use crate::decide::paused_nodes::paused;
 use crate::decide::run_nodes::{RunNode, RunNodes};
 
-/// Adds the reasons of NVIDIA's controller, wakes it, and retries nodes.
+/// Adds the reasons of NVIDIA's controller, wakes it, and retries nodes. `forecast`: `None` if the
+/// version of the operator is unknown.
 pub(in crate::decide) fn ask_controller(
     nodes: &mut RunNodes<'_>,
     memory: &mut RunMemory,
     told: &mut Vec<DecisionNote>,
-    unchanged: Option<&Unchanged<'_>>,
-) -> Option<ControllerView> {
+    forecast: Option<&ControllerForecast>,
+) {
     let fleet = nodes.fleet;
-    let wakes = fleet.has(Task::Wake) || fleet.has(Task::Steer);
+    let wakes = wakes(fleet);
     if !wakes {
         told.extend(held_by_other_mode(nodes));
         told.extend(pause_not_held(nodes));
     }
-    let Some(generation) = fleet.generation else {
+    let Some(forecast) = forecast else {
         told.extend(wakes.then_some(DecisionNote::OperatorVersionUnknown));
-        return None;
+        return;
     };
-    let view = ControllerView::new(fleet, unchanged);
-    let asleep_since = asleep_since(memory, &view, fleet.now);
-    let outlook = foresee(fleet, generation, &view.cache, asleep_since);
     if wakes {
         assist::clean_bystanders(nodes);
-        assist::wake(memory, nodes, generation, &outlook.moves);
+        assist::wake(memory, nodes, forecast.generation, &forecast.moves);
     }
-    let mut whys = outlook.whys();
+    let mut last = None;
     for node in &mut nodes.listed {
-        node.reason = whys.with_why(node.name, node.reason.take());
+        node.reason = forecast.with_why(node.name, node.reason.take(), &mut last);
     }
     if wakes {
         assist::retry_failed(nodes);
     }
-    drop(outlook);
-    Some(view)
 }
 
-/// Returns a note about holds that this hook must not release: mode `observe` does not write to
-/// nodes.
-fn held_by_other_mode(nodes: &RunNodes<'_>) -> Option<DecisionNote> {
-    let settings = nodes.fleet.settings;
+fn wakes(fleet: &FleetInputs<'_>) -> bool {
+    fleet.has(Task::Wake) || fleet.has(Task::Steer)
+}
+
+/// Returns whether the node has a hold that this hook must not release: mode `observe` does not
+/// write to nodes.
+pub(in crate::decide) fn is_held_by_other_mode(
+    node: &ObservedNode,
+    fleet: &FleetInputs<'_>,
+) -> bool {
     let is_theirs = |purpose: HoldPurpose| purpose != HoldPurpose::Pause;
-    let held = nodes
-        .listed
-        .iter()
-        .filter(|node| HoldPurpose::from_node(node.node, settings.driver).is_some_and(is_theirs))
-        .count();
-    (held > 0).then(|| DecisionNote::HeldByOtherMode { nodes: held, mode: settings.mode.name() })
+    !fleet.has(Task::Drive)
+        && !wakes(fleet)
+        && HoldPurpose::from_node(node, fleet.settings.driver).is_some_and(is_theirs)
 }
 
-/// Names paused nodes that NVIDIA's controller may start all the same: it knows only its skip label.
+/// Returns a note about nodes that other modes hold.
+fn held_by_other_mode(nodes: &RunNodes<'_>) -> Option<DecisionNote> {
+    let fleet = nodes.fleet;
+    let examined =
+        nodes.listed.iter().filter(|node| is_held_by_other_mode(node.node, fleet)).count();
+    let held = nodes.kept.sums.held_by_other_mode + examined;
+    (held > 0)
+        .then(|| DecisionNote::HeldByOtherMode { nodes: held, mode: fleet.settings.mode.name() })
+}
+
+/// Returns whether NVIDIA's controller may start the node if it waits for the controller, although
+/// it is paused: the controller knows only its skip label.
+pub(in crate::decide) fn is_free_in_pause(node: &ObservedNode, fleet: &FleetInputs<'_>) -> bool {
+    !fleet.has(Task::Drive)
+        && !wakes(fleet)
+        && !node.labels.has(fleet.traits.skip_label, "true")
+        && paused(fleet.observed, node).is_some()
+}
+
+/// Names paused nodes that NVIDIA's controller may start all the same.
 fn pause_not_held(nodes: &RunNodes<'_>) -> Option<DecisionNote> {
     let fleet = nodes.fleet;
     let is_free = |node: &&RunNode<'_>| {
         let is_pending = node.reason.as_ref().is_some_and(|reason| reason.asks_why());
-        is_pending
-            && !node.node.labels.has(fleet.traits.skip_label, "true")
-            && paused(fleet.observed, node.node).is_some()
+        is_pending && is_free_in_pause(node.node, fleet)
     };
-    let mut free = nodes.listed.iter().filter(is_free);
-    let node = Arc::clone(free.next()?.name);
+    let examined = || nodes.listed.iter().filter(is_free).map(|node| node.name);
+    let known = &nodes.kept.sums.free_in_pause;
+    let node = Arc::clone(examined().next().into_iter().chain(known.first()).min()?);
     Some(DecisionNote::PauseNotHeld {
         node,
-        others: free.count(),
+        others: examined().count() + known.len() - 1,
         label: fleet.traits.skip_label,
         mode: fleet.settings.mode.name(),
     })
 }
 
-/// The prediction over all passes of the controller.
-#[derive(Default)]
-struct ControllerOutlook<'r> {
+/// The wait of all nodes that wait only for a slot.
+#[derive(Clone, PartialEq)]
+struct CommonWait {
+    /// The NVIDIADriver of the nodes; `None`: of all.
+    owner: Option<String>,
+    wait: ControllerWait,
+}
+
+/// The controller's view, and the prediction over all its passes.
+pub(in crate::decide) struct ControllerForecast {
+    view: ControllerView,
+    pub(in crate::decide) generation: ControllerGeneration,
     /// The nodes that it would continue with now.
-    moves: Vec<PredictedMove>,
-    /// The waits of nodes that were predicted one by one, by name.
+    pub(in crate::decide) moves: Vec<PredictedMove>,
+    /// The waits of nodes that were predicted one by one.
     own: BTreeMap<String, ControllerWait>,
-    /// Nodes that wait only for a slot, sorted by name, each with the index of its wait in
-    /// `common`.
-    line: Vec<(&'r str, usize)>,
-    /// The waits of those nodes.
-    common: Vec<ControllerWait>,
+    common: Vec<CommonWait>,
     /// The wait of every node, if the controller is off because of the workload type of the fleet.
     off: Option<ControllerWait>,
+    /// The nodes that were predicted one by one, now or in the last decision.
+    concerned: BTreeSet<String>,
+    is_common_wait_new: bool,
 }
 
-/// Adds the controller's waits to reasons. The nodes must be in the order of their names.
-struct ControllerReasons<'o> {
-    own: Peekable<btree_map::Iter<'o, String, ControllerWait>>,
-    line: Peekable<std::slice::Iter<'o, (&'o str, usize)>>,
-    common: &'o [ControllerWait],
-    off: Option<&'o ControllerWait>,
-    /// The reason of the last such node, without and with the controller's wait: the next node
-    /// mostly has the same.
-    last: Option<(usize, Arc<Reason>, Arc<Reason>)>,
+/// The parts of the forecast that the next decision needs.
+#[derive(Clone)]
+pub(in crate::decide) struct ControllerMemo {
+    view: ControllerView,
+    own: BTreeSet<String>,
+    common: Vec<CommonWait>,
 }
 
-impl ControllerOutlook<'_> {
-    fn whys(&self) -> ControllerReasons<'_> {
-        let (own, line) = (self.own.iter().peekable(), self.line.iter().peekable());
-        ControllerReasons { own, line, common: &self.common, off: self.off.as_ref(), last: None }
+/// The last reason with a common wait: the wait's index, and the reason without and with it.
+type LastWhy = Option<(usize, Arc<Reason>, Arc<Reason>)>;
+
+impl ControllerForecast {
+    /// Predicts the next steps of the controller, and the waits of the other nodes. `None`: the hook
+    /// itself upgrades the nodes, or the version of the operator is unknown.
+    pub(in crate::decide) fn new(
+        fleet: &FleetInputs<'_>,
+        memory: &mut RunMemory,
+        last: Option<&LastDecision>,
+        before: Option<ControllerMemo>,
+    ) -> Option<Self> {
+        if fleet.has(Task::Drive) {
+            return None;
+        }
+        let generation = fleet.generation?;
+        let (view, mut concerned, known) = match (before, last) {
+            (Some(ControllerMemo { view, own, common }), Some(last)) => {
+                (view.updated(fleet, last), own, Some(common))
+            }
+            _ => (ControllerView::new(fleet), BTreeSet::new(), None),
+        };
+        let asleep_since = asleep_since(memory, &view, fleet.now);
+        let (observed, driver) = (fleet.observed, fleet.settings.driver);
+        let inputs = SnapshotInputs::from_observed(observed, driver);
+        let passes = policies(observed, driver, generation);
+        let is_sandboxed =
+            observed.live_cluster_policy().is_some_and(|policy| policy.sandbox_workloads);
+        let off = (passes.is_empty() && driver == Driver::Gpu && is_sandboxed)
+            .then_some(ControllerWait::SandboxWorkloads);
+        let (mut moves, mut own, mut common) = (Vec::new(), BTreeMap::new(), Vec::new());
+        for (owner, rules) in passes {
+            let snapshot = view.cache.snapshot(observed, &inputs, owner, &rules.policy);
+            let options = PassOptions::new(generation, fleet.now).seen_from_outside(&snapshot);
+            // If the jobs are not watched, it is unknown whether they have ended.
+            let blind = rules.policy.wait_for_completion.is_some();
+            let may =
+                |one: &PredictedMove| !(blind && one.from == ControllerState::WaitForJobsRequired);
+            let found = explain_pass(&snapshot, &rules, &options, asleep_since);
+            moves.extend(found.moves.into_iter().filter(may));
+            own.extend(found.waits.into_iter().map(|waiting| (waiting.node, waiting.wait)));
+            let owner = owner.map(str::to_owned);
+            common.extend(found.pending_wait.map(|wait| CommonWait { owner, wait }));
+        }
+        concerned.extend(own.keys().cloned());
+        let is_common_wait_new = known.as_ref() != Some(&common);
+        Some(Self { view, generation, moves, own, common, off, concerned, is_common_wait_new })
     }
-}
 
-impl ControllerReasons<'_> {
-    /// Returns the reason of the node, with the controller's wait.
-    fn with_why(&mut self, node: &str, reason: Option<Arc<Reason>>) -> Option<Arc<Reason>> {
-        while self.own.next_if(|(name, _)| name.as_str() < node).is_some() {}
-        while self.line.next_if(|(name, _)| *name < node).is_some() {}
-        let own = self.own.next_if(|(name, _)| *name == node).map(|(_, wait)| wait).or(self.off);
-        let line = self.line.next_if(|(name, _)| *name == node).map(|(_, place)| *place);
+    /// Returns the nodes that were predicted one by one, now or in the last decision.
+    pub(in crate::decide) fn concerned(&self) -> &BTreeSet<String> {
+        &self.concerned
+    }
+
+    /// Sets the reasons of nodes that are not examined, if nodes that wait only for a slot wait for
+    /// something else than in the last decision. Returns the nodes that must be examined.
+    pub(in crate::decide) fn describe_common_wait(&self, kept: &mut KeptNodes) -> Vec<Arc<str>> {
+        let mut others = Vec::new();
+        if !self.is_common_wait_new {
+            return others;
+        }
+        let asking: Vec<Arc<str>> = kept.sums.asking.iter().cloned().collect();
+        let mut last = None;
+        for name in asking {
+            let wait = kept.waits.get(&name);
+            let left = kept.known.get(&name).and_then(KnownNode::only_left);
+            let (Some(wait), Some(left)) = (wait, left) else {
+                others.push(name);
+                continue;
+            };
+            let Some(reason) = self.with_why(&name, Some(Arc::clone(left)), &mut last) else {
+                continue;
+            };
+            if wait.reason != reason {
+                let wait = Wait { reason, ..wait.clone() };
+                kept.waits.insert(name, wait);
+            }
+        }
+        others
+    }
+
+    /// Returns what the next decision needs.
+    pub(in crate::decide) fn into_memo(self) -> ControllerMemo {
+        ControllerMemo { view: self.view, own: self.own.into_keys().collect(), common: self.common }
+    }
+
+    /// Returns the index of the common wait of a node.
+    fn common_wait(&self, node: &str) -> Option<usize> {
+        let owner = self.view.cache.pending_owner(node)?;
+        let is_of =
+            |common: &CommonWait| common.owner.is_none() || common.owner.as_deref() == owner;
+        self.common.iter().position(is_of)
+    }
+
+    /// Returns the reason of the node, with the controller's wait. `last`: the last such reason; the
+    /// next node mostly has the same.
+    fn with_why(
+        &self,
+        node: &str,
+        reason: Option<Arc<Reason>>,
+        last: &mut LastWhy,
+    ) -> Option<Arc<Reason>> {
         let reason = reason?;
         if !reason.asks_why() {
             return Some(reason);
         }
-        let Some(place) = line.filter(|_| own.is_none()) else {
+        let own = self.own.get(node).or(self.off.as_ref());
+        let Some(place) = self.common_wait(node).filter(|_| own.is_none()) else {
             return Some(own.map_or_else(
                 || Arc::clone(&reason),
                 |wait| Arc::new(Reason::clone(&reason).with_why(Some(wait))),
             ));
         };
-        if let Some((known, without, with)) = &self.last
+        if let Some((known, without, with)) = last
             && *known == place
             && *without == reason
         {
             return Some(Arc::clone(with));
         }
-        let with = Arc::new(Reason::clone(&reason).with_why(self.common.get(place)));
-        self.last = Some((place, reason, Arc::clone(&with)));
+        let wait = self.common.get(place).map(|common| &common.wait);
+        let with = Arc::new(Reason::clone(&reason).with_why(wait));
+        *last = Some((place, reason, Arc::clone(&with)));
         Some(with)
     }
 }
 
 /// The controller's view.
-pub(in crate::decide) struct ControllerView {
+#[derive(Clone)]
+struct ControllerView {
     /// Its view of the nodes.
-    pub(in crate::decide) cache: SnapshotCache,
+    cache: SnapshotCache,
     /// A hash over the objects that wake it ([`watched`]).
     watched: u64,
 }
 
 impl ControllerView {
-    fn new(fleet: &FleetInputs<'_>, unchanged: Option<&Unchanged<'_>>) -> Self {
+    fn new(fleet: &FleetInputs<'_>) -> Self {
         let (observed, driver) = (fleet.observed, fleet.settings.driver);
         let inputs = SnapshotInputs::from_observed(observed, driver);
-        let known =
-            unchanged.and_then(|unchanged| Some((unchanged.memo.controller.as_ref()?, unchanged)));
-        let Some((before, unchanged)) = known else {
-            return Self {
-                cache: SnapshotCache::new(observed, &inputs),
-                watched: watched(observed, driver, None),
-            };
-        };
-        let mut cache = before.cache.clone();
-        cache.update(observed, &inputs, unchanged.changed.iter().map(String::as_str));
-        let since = (before.watched, &unchanged.memo.observed, &unchanged.changed);
-        Self { cache, watched: watched(observed, driver, Some(since)) }
-    }
-}
-
-/// Predicts the next steps of the controller, and the waits of the other nodes. `asleep_since`:
-/// since when no event has woken it; `None` if unknown.
-fn foresee<'r>(
-    fleet: &FleetInputs<'r>,
-    generation: ControllerGeneration,
-    cache: &'r SnapshotCache,
-    asleep_since: Option<Timestamp>,
-) -> ControllerOutlook<'r> {
-    let (observed, driver) = (fleet.observed, fleet.settings.driver);
-    let inputs = SnapshotInputs::from_observed(observed, driver);
-    let passes = policies(observed, driver, generation);
-    let is_sandboxed =
-        observed.live_cluster_policy().is_some_and(|policy| policy.sandbox_workloads);
-    let off = (passes.is_empty() && driver == Driver::Gpu && is_sandboxed)
-        .then_some(ControllerWait::SandboxWorkloads);
-    let mut outlook = ControllerOutlook { off, ..ControllerOutlook::default() };
-    for (owner, rules) in passes {
-        let snapshot = cache.snapshot(observed, &inputs, owner, &rules.policy);
-        let options = PassOptions::new(generation, fleet.now).seen_from_outside(&snapshot);
-        // If the jobs are not watched, it is unknown whether they have ended.
-        let blind = rules.policy.wait_for_completion.is_some();
-        let may =
-            |one: &PredictedMove| !(blind && one.from == ControllerState::WaitForJobsRequired);
-        let found = explain_pass(&snapshot, &rules, &options, asleep_since);
-        outlook.moves.extend(found.moves.into_iter().filter(may));
-        outlook.own.extend(found.waits.into_iter().map(|waiting| (waiting.node, waiting.wait)));
-        if let Some(wait) = found.pending_wait {
-            let place = outlook.common.len();
-            outlook
-                .line
-                .extend(snapshot.counted.pending_nodes.into_iter().map(|name| (name, place)));
-            outlook.common.push(wait);
+        Self {
+            cache: SnapshotCache::new(observed, &inputs),
+            watched: watched(observed, driver, None),
         }
     }
-    outlook.line.sort_unstable();
-    outlook
+
+    /// Returns the view after some nodes have changed.
+    fn updated(mut self, fleet: &FleetInputs<'_>, last: &LastDecision) -> Self {
+        let (observed, driver) = (fleet.observed, fleet.settings.driver);
+        let inputs = SnapshotInputs::from_observed(observed, driver);
+        self.cache.update(observed, &inputs, last.changed.iter().map(String::as_str));
+        let since = (self.watched, &last.observed, &last.changed);
+        self.watched = watched(observed, driver, Some(since));
+        self
+    }
 }
 
 /// Records the hash over the objects that every release of the controller watches, and returns

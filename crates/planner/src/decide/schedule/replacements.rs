@@ -9,7 +9,6 @@ use crate::dra_plugin::DraPlugins;
 use crate::memory::RunMemory;
 use crate::reason::Reason;
 use contract::record::{NodeOutcome, NodeRecord, PluginReplacement, ReplacedPodKind};
-use observed::Observed;
 
 use crate::decide::assess::plugins::{PluginNeed, StalePlugin, delete};
 use crate::decide::inputs::FleetInputs;
@@ -127,15 +126,15 @@ fn replaced(draft: &mut NodeDraft<'_>, stale: &StalePlugin) {
     delete(draft, stale);
 }
 
-/// Closes replacements whose DaemonSet is gone, which would occupy a slot indefinitely. Returns the
-/// nodes of the closed ones.
+/// Closes replacements whose DaemonSet is gone, which would occupy a slot indefinitely. `changed`:
+/// the nodes that have changed, if the DaemonSets have not.
 pub(in crate::decide) fn close(
     memory: &mut RunMemory,
-    observed: &Observed,
+    changed: Option<&BTreeSet<String>>,
     plugins: &DraPlugins<'_>,
     devices: &DevicePlugins<'_>,
     now: Timestamp,
-) -> Vec<String> {
+) {
     let known: BTreeSet<&String> = plugins
         .daemon_sets()
         .chain(devices.daemon_sets())
@@ -144,8 +143,14 @@ pub(in crate::decide) fn close(
     let is_lost = |replacement: &PluginReplacement| {
         replacement.back_at.is_none() && !known.contains(&replacement.daemon_set)
     };
-    let lost = memory.nodes.iter().filter(|(_, record)| record.replaced.values().any(is_lost));
-    let lost: Vec<String> = lost.map(|(name, _)| name.to_string()).collect();
+    let has_lost = |record: &NodeRecord| record.replaced.values().any(is_lost);
+    let lost: Vec<String> = if let Some(changed) = changed {
+        let has_lost = |name: &&String| memory.nodes.get(name).is_some_and(has_lost);
+        changed.iter().filter(has_lost).cloned().collect()
+    } else {
+        let lost = memory.nodes.iter().filter(|(_, record)| has_lost(record));
+        lost.map(|(name, _)| name.to_string()).collect()
+    };
     for name in &lost {
         let record = memory.nodes.get_mut(name);
         let replaced = record.into_iter().flat_map(|record| record.replaced.values_mut());
@@ -153,7 +158,6 @@ pub(in crate::decide) fn close(
             .filter(|replacement| is_lost(replacement))
             .for_each(|replacement| replacement.back_at = Some(now));
     }
-    lost.into_iter().filter(|name| observed.nodes.contains_key(name)).collect()
 }
 
 /// Returns whether a replaced plugin of the node is not back.

@@ -1,75 +1,126 @@
 //! The nodes that are started: conditions that forbid every start, and limits.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::drive_upgrade::start_limits::{StartThrottle, ThrottledNode};
+use crate::drive_upgrade::start_limits::{StartThrottle, ThrottledFleet, ThrottledNode};
 use crate::reason::Reason;
 use crate::reason::upgrade::UpgradeReason;
 use contract::record::{NodeOutcome, NodeRecord};
 
-use crate::decide::alarm::Alarm;
-use crate::decide::assess::{NodeAssessment, UpgradeTurn};
+use crate::decide::assess::UpgradeTurn;
 use crate::decide::inputs::FleetInputs;
 use crate::decide::node_draft::NodeDraft;
 use crate::decide::run_nodes::{RunNode, RunNodes};
 use crate::time::after;
 
+/// The result for the candidates of a decision.
+#[derive(Clone)]
+pub(in crate::decide) struct StartQueue {
+    /// What forbade every start.
+    barrier: Option<UpgradeReason>,
+    /// Whether one of them was started.
+    has_started: bool,
+}
+
 /// Starts as many candidates as the limits allow, and sets the reasons of the others. `ends`:
-/// whether a node ends in this decision; `start`: starts a node with its number of earlier
-/// attempts.
+/// whether a node ends in this decision; `last`: the result of the last decision; `start`: starts a
+/// node with its number of earlier attempts.
 pub(super) fn start<'a>(
     nodes: &mut RunNodes<'a>,
     ends: bool,
+    last: Option<StartQueue>,
     start: impl Fn(&mut NodeDraft<'a>, u32),
-) {
-    let candidate = |(place, node): (usize, &RunNode<'_>)| {
+) -> Option<StartQueue> {
+    let examined = examined_candidates(nodes);
+    if examined.is_empty() && nodes.kept.sums.candidates.is_empty() {
+        return None;
+    }
+    let barrier = barrier(nodes, ends);
+    let is_same = nodes.has_same_throttled()
+        && last.is_some_and(|last| !last.has_started && last.barrier == barrier);
+    // If nothing has changed that the candidates wait for, only new candidates count.
+    let mut reasons = is_same
+        .then(|| reasons(nodes, barrier.as_ref(), examined.clone()))
+        .filter(|reasons| reasons.iter().all(|(_, reason)| reason.is_some()));
+    if reasons.is_none() {
+        let mut all = nodes.kept.sums.candidates.clone();
+        all.extend(examined);
+        reasons = Some(self::reasons(nodes, barrier.as_ref(), all));
+    }
+    let fleet = nodes.fleet;
+    let cordoning = Arc::new(Reason::Upgrading(UpgradeReason::Cordoning));
+    let mut has_started = false;
+    let mut chosen = Vec::new();
+    for ((again, name), reason) in reasons.into_iter().flatten() {
+        has_started |= reason.is_none();
+        let is_described =
+            reason.as_ref().is_some_and(|reason| nodes.describe_candidate(&name, reason));
+        if !is_described {
+            chosen.push((again, name, reason));
+        }
+    }
+    nodes.examine(chosen.iter().map(|(_, name, _)| &**name));
+    for (again, name, reason) in chosen {
+        let Some(place) = nodes.place(&name) else { continue };
+        let node = &mut nodes.listed[place];
+        node.reason = Some(reason.unwrap_or_else(|| {
+            start(node.draft(fleet), again);
+            Arc::clone(&cordoning)
+        }));
+    }
+    Some(StartQueue { barrier, has_started })
+}
+
+/// A node that may be started, with its number of earlier attempts. Those with earlier attempts
+/// come last: they must not delay the others.
+type Candidate = (u32, Arc<str>);
+
+fn examined_candidates(nodes: &RunNodes<'_>) -> BTreeSet<Candidate> {
+    let candidate = |node: &RunNode<'_>| {
         if let UpgradeTurn::Candidate(again) = node.assessment.upgrade.turn {
-            Some((again, place))
+            Some((again, Arc::clone(node.name)))
         } else {
             None
         }
     };
-    // Nodes with earlier attempts come last: they must not delay the others.
-    let mut candidates: Vec<(u32, usize)> =
-        nodes.listed.iter().enumerate().filter_map(candidate).collect();
-    if candidates.is_empty() {
-        return;
-    }
-    candidates.sort_unstable();
+    nodes.listed.iter().filter_map(candidate).collect()
+}
+
+/// Returns the candidates in their order, each with the reason for which it is not started; `None`:
+/// it is started.
+fn reasons(
+    nodes: &RunNodes<'_>,
+    barrier: Option<&UpgradeReason>,
+    candidates: BTreeSet<Candidate>,
+) -> Vec<(Candidate, Option<Arc<Reason>>)> {
     let fleet = nodes.fleet;
-    let standings: Vec<(&'a str, Arc<NodeAssessment>)> =
-        nodes.listed.iter().map(|node| (&**node.name, Arc::clone(&node.assessment))).collect();
-    let upgrades = || standings.iter().map(|(name, assessment)| (*name, &assessment.upgrade));
-    let members: Vec<(&str, &ThrottledNode)> = upgrades()
-        .filter_map(|(name, upgrade)| Some((name, upgrade.throttled.as_ref()?)))
-        .collect();
-    let failed: Vec<String> = upgrades()
-        .filter(|(_, upgrade)| upgrade.given_up)
-        .map(|(name, _)| name.to_owned())
-        .collect();
-    let mut throttle = StartThrottle::new(&fleet.settings.upgrade, &members);
-    let barrier = barrier(fleet, &mut nodes.alarm, failed, members.len(), ends);
+    let mut examined = ThrottledFleet::default();
+    for node in &nodes.listed {
+        if let Some(member) = &node.assessment.upgrade.throttled {
+            examined.add(node.name, member);
+        }
+    }
+    let fleets = [&nodes.kept.sums.throttled, &examined];
+    let mut throttle = StartThrottle::new(&fleet.settings.upgrade, fleets);
     let mut last: Option<Arc<Reason>> = None;
-    for (again, place) in candidates {
-        let (name, assessment) = &standings[place];
-        let node = &mut nodes.listed[place];
-        let reason = match &assessment.upgrade.throttled {
+    let reason = |candidate: Candidate| {
+        let name = &candidate.1;
+        let reason = match nodes.throttled(name) {
             // The limits do not count it: it has no driver pod that could be replaced.
             None => Reason::DriverPodMissing,
-            Some(member) => {
-                let refused = refused(fleet, name, member, barrier.as_ref(), &mut throttle);
-                Reason::Upgrading(refused.unwrap_or_else(|| {
-                    start(node.draft(fleet), again);
-                    UpgradeReason::Cordoning
-                }))
-            }
+            Some(member) => match refused(fleet, name, member, barrier, &mut throttle) {
+                Some(refused) => Reason::Upgrading(refused),
+                None => return (candidate, None),
+            },
         };
         // Most of them are refused for the same reason.
         let reason =
             last.take().filter(|last| **last == reason).unwrap_or_else(|| Arc::new(reason));
-        node.reason = Some(Arc::clone(&reason));
-        last = Some(reason);
-    }
+        last = Some(Arc::clone(&reason));
+        (candidate, Some(reason))
+    };
+    candidates.into_iter().map(reason).collect()
 }
 
 /// Returns what forbids the node's start: a condition for all nodes, or a limit. A node whose start
@@ -77,7 +128,7 @@ pub(super) fn start<'a>(
 /// patch.
 fn refused<'m>(
     fleet: &FleetInputs<'_>,
-    name: &'m str,
+    name: &Arc<str>,
     member: &'m ThrottledNode,
     barrier: Option<&UpgradeReason>,
     throttle: &mut StartThrottle<'m>,
@@ -99,17 +150,19 @@ fn refused<'m>(
     throttle.start(name, member).err().map(UpgradeReason::Refused)
 }
 
-/// Returns what forbids every start. `failed`: the failed nodes, of a number of nodes.
-fn barrier(
-    fleet: &FleetInputs<'_>,
-    alarm: &mut Alarm,
-    failed: Vec<String>,
-    of: usize,
-    ends: bool,
-) -> Option<UpgradeReason> {
+/// Returns what forbids every start. `ends`: whether a node ends in this decision.
+fn barrier(nodes: &mut RunNodes<'_>, ends: bool) -> Option<UpgradeReason> {
+    let fleet = nodes.fleet;
     let (settings, memory) = (fleet.settings, fleet.memory);
-    let budget = settings.upgrade.failure_budget.resolve(of);
+    let upgrades = || nodes.listed.iter().map(|node| (node.name, &node.assessment.upgrade));
+    let sums = &nodes.kept.sums;
+    let counted = upgrades().filter(|(_, upgrade)| upgrade.throttled.is_some()).count();
+    let budget = settings.upgrade.failure_budget.resolve(sums.throttled.len() + counted);
+    let given_up = upgrades().filter(|(_, upgrade)| upgrade.given_up).map(|(name, _)| name);
+    let mut failed: Vec<&Arc<str>> = sums.given_up.iter().chain(given_up).collect();
     if failed.len() > budget {
+        failed.sort_unstable();
+        let failed: Vec<String> = failed.into_iter().map(ToString::to_string).collect();
         return Some(UpgradeReason::FailureBudget { failed: failed.into(), budget });
     }
     let per_node = settings.per_node_seconds;
@@ -121,11 +174,11 @@ fn barrier(
         return None;
     }
     // Deferred nodes were not upgraded.
-    let upgraded = |record: &&NodeRecord| {
+    let has_ended = |record: &&NodeRecord| {
         matches!(record.outcome, Some(NodeOutcome::Done | NodeOutcome::Failed))
     };
-    let ended = memory.nodes.values().filter(upgraded).filter_map(|record| record.since);
+    let ended = memory.nodes.values().filter(has_ended).filter_map(|record| record.since);
     let last =
         ended.filter(|since| *since >= memory.started_at).chain(ends.then_some(fleet.now)).max()?;
-    (!alarm.passed(last, soak)).then_some(UpgradeReason::Soak { until: after(last, soak) })
+    (!nodes.alarm.passed(last, soak)).then_some(UpgradeReason::Soak { until: after(last, soak) })
 }

@@ -126,7 +126,7 @@ fn cloud_native_stack_95_disabling_ofed_driver_removes_its_pods() {
         ]),
         ..ObservedDaemonSet::default()
     }];
-    Arc::make_mut(&mut scene.observed.pods.changed()[0]).owner = Some("mofed".into());
+    Arc::make_mut(&mut scene.observed.pods.edit()[0]).owner = Some("mofed".into());
     assert_eq!(scene.texts(), Vec::<String>::new());
     scene.coming().driver = Some(false);
     assert_eq!(

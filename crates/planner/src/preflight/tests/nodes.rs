@@ -197,12 +197,12 @@ fn gpu_operator_316_operands_still_paused_after_upgrade_are_named() {
     );
     let starting = |scene: &mut PreflightScene| {
         pause(scene);
-        Arc::make_mut(&mut scene.observed.pods.changed()[0]).ready = false;
+        Arc::make_mut(&mut scene.observed.pods.edit()[0]).ready = false;
     };
     assert_eq!(found(starting), none(), "the driver manager is running");
     let restarting = |scene: &mut PreflightScene| {
         pause(scene);
-        scene.observed.pods.changed().remove(0);
+        scene.observed.pods.edit().remove(0);
         label(scene, "gpu-0", names::UPGRADE_STATE_LABEL, "pod-restart-required");
     };
     assert_eq!(found(restarting), none(), "its next pod is on its way");

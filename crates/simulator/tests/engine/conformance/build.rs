@@ -123,7 +123,7 @@ fn line_003_pending_pod_without_node_only_counts() {
     let mut observed = fleet();
     observed.daemon_sets[0].desired = 2;
     pod(&mut observed, "drivers-2", Some("drivers"), "b");
-    let pod = observed.pods.changed().last_mut().map(Arc::make_mut).expect("a pod");
+    let pod = observed.pods.find_mut("b", |pod| pod.name == "drivers-2").expect("the pod");
     (pod.unbound, pod.running) = (true, false);
     assert_eq!(seen(&observed).entries.len(), 1);
     assert_eq!(blocked(&observed), None);
@@ -191,7 +191,7 @@ fn line_008_pod_of_removed_node_blocks_everything() {
 #[test]
 fn line_009_running_pod_without_node_blocks_everything() {
     let mut observed = fleet();
-    Arc::make_mut(&mut observed.pods.changed()[0]).unbound = true;
+    Arc::make_mut(&mut observed.pods.edit()[0]).unbound = true;
     assert_eq!(
         blocked(&observed).as_deref(),
         Some("pod/drivers-1 is not Pending, but has no node")
@@ -250,15 +250,15 @@ fn line_012_maintenance_by_name_belongs_to_node() {
 #[test]
 fn older_revision_is_outdated_missing_one_ends_pass() {
     let mut observed = fleet();
-    Arc::make_mut(&mut observed.pods.changed()[0]).revision = Some("old".into());
+    Arc::make_mut(&mut observed.pods.edit()[0]).revision = Some("old".into());
     assert_eq!(seen(&observed).entries[0].pod.revision, PodRevision::Older);
-    Arc::make_mut(&mut observed.pods.changed()[0]).revision = None;
+    Arc::make_mut(&mut observed.pods.edit()[0]).revision = None;
     let outcome = pass(&seen(&observed), &enabled(rules().policy), &options());
     assert_eq!(
         outcome.error.expect("an error").to_string(),
         "pod/drivers-1 on node/a has no label controller-revision-hash"
     );
-    Arc::make_mut(&mut observed.pods.changed()[0]).revision = Some("new".into());
+    Arc::make_mut(&mut observed.pods.edit()[0]).revision = Some("new".into());
     observed.revisions.clear();
     let outcome = pass(&seen(&observed), &rules(), &options());
     assert_eq!(

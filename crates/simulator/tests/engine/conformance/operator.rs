@@ -236,7 +236,7 @@ fn ready_driver_wakes_only_the_network_operator() {
         }]
         .into();
         let mut after = before.clone();
-        Arc::make_mut(&mut after.pods.changed()[0]).ready = true;
+        Arc::make_mut(&mut after.pods.edit()[0]).ready = true;
         assert!(changes(&before, &after, driver).contains(&WakingChange::DaemonSetStatus));
         assert!(ControllerGeneration::Network.is_woken(&before, &after, driver));
         assert!(!ControllerGeneration::Gpu26_7.is_woken(&before, &after, driver));
@@ -294,7 +294,7 @@ fn line_150_orphaned_driver_on_owned_node_needs_upgrade() {
     for (name, spoil) in spoiled {
         owned(&mut observed, name, "on", ControllerState::Done);
         driver_pod(&mut observed, name);
-        spoil(observed.pods.changed().last_mut().map(Arc::make_mut).expect("a pod"));
+        spoil(observed.pods.find_mut(name, |_| true).expect("its pod"));
     }
     assert_eq!(orphaned(&observed), ["node-unknown", "node-upgrade-done"]);
     let mut deleted = driver("on", true);

@@ -51,7 +51,7 @@ fn node_that_loses_its_device_is_released() {
     ] {
         node.labels.remove(label);
     }
-    driven.fleet.observed.pods.changed().retain(|pod| pod.node.as_deref() != Some("gpu-0"));
+    driven.fleet.observed.pods.edit().retain(|pod| pod.node.as_deref() != Some("gpu-0"));
     driven.starting.remove("gpu-0");
     driven.touch("gpu-0");
     let story = driven.run();

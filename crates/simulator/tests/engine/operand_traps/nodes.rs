@@ -18,7 +18,7 @@ use crate::nvidia_drivers::{belongs, drivers};
 fn trap_14_dead_unlabeled_node_is_tolerated() {
     let mut fleet = Fleet::at_rest(3);
     fleet.settings.tolerate_not_ready = Count::Number(1);
-    fleet.observed.pods.changed().retain(|pod| pod.node.as_deref() != Some("gpu-2"));
+    fleet.observed.pods.edit().retain(|pod| pod.node.as_deref() != Some("gpu-2"));
     let node = fleet.node("gpu-2");
     node.ready = false;
     for label in [names::DEPLOY_DRIVER_LABEL, names::DEPLOY_TOOLKIT_LABEL] {
@@ -36,7 +36,7 @@ fn trap_17_paused_toolkit_is_not_ready() {
         .node("gpu-1")
         .labels
         .insert(names::DEPLOY_TOOLKIT_LABEL.into(), "paused-for-driver-upgrade".into());
-    fleet.observed.pods.changed().retain(|pod| {
+    fleet.observed.pods.edit().retain(|pod| {
         pod.node.as_deref() != Some("gpu-1") || pod.owner.as_deref() != Some("toolkit-ds")
     });
     assert_eq!(waits(&fleet.decide(0)), ["gpu-1:ToolkitNotReady"]);

@@ -62,7 +62,7 @@ fn trap_13_nvidia_driver_without_daemon_set_is_missing() {
     let decision = fleet.decide(0);
     assert_eq!(*decision.waits[0].reason, Reason::DaemonSetMissing { what: "driver" });
     // An NVIDIADriver without nodes needs no DaemonSet. A wait for one would never end.
-    fleet.observed.pods.changed().retain(|pod| pod.owner.as_deref() != Some("driver-ds"));
+    fleet.observed.pods.edit().retain(|pod| pod.owner.as_deref() != Some("driver-ds"));
     for node in ["gpu-0", "gpu-1", "gpu-2"] {
         fleet
             .node(node)

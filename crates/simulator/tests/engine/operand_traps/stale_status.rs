@@ -93,8 +93,7 @@ fn trap_08_half_rolled_toolkit_is_outdated() {
 fn trap_08_stalled_toolkit_names_the_awaited_node() {
     let mut fleet = Fleet::at_rest(3);
     changes_toolkit(&mut fleet);
-    for pod in fleet.observed.pods.changed() {
-        let pod = Arc::make_mut(pod);
+    for pod in fleet.observed.pods.edit().iter_mut().map(Arc::make_mut) {
         if pod.node.as_deref() == Some("gpu-0") && pod.owner.as_deref() == Some("toolkit-ds") {
             (pod.revision, pod.ready) = (Some("toolkit-2".into()), false);
         }
@@ -106,7 +105,7 @@ fn trap_08_stalled_toolkit_names_the_awaited_node() {
     );
     let awaited = AwaitedNode { name: "gpu-0".into(), is_ready: true };
     let awaited = Reason::ToolkitOutdated { awaited: Some(awaited) };
-    assert!(decision.waits[1..].iter().all(|wait| *wait.reason == awaited));
+    assert!(decision.waits.iter().skip(1).all(|wait| *wait.reason == awaited));
 }
 
 #[test]

@@ -25,7 +25,7 @@ fn missing_pod_fails_its_node_and_delays_others() {
         .observed
         .device_plugin
         .pods
-        .changed()
+        .edit()
         .iter_mut()
         .map(Arc::make_mut)
         .filter(|pod| pod.node.as_deref() == Some("gpu-0"))
@@ -63,7 +63,7 @@ fn retry_of_failed_run_takes_no_more_nodes() {
         .observed
         .device_plugin
         .pods
-        .changed()
+        .edit()
         .iter_mut()
         .map(Arc::make_mut)
         .filter(|pod| pod.node.as_deref() == Some("gpu-0"))
@@ -79,7 +79,7 @@ fn retry_of_failed_run_takes_no_more_nodes() {
         });
         assert_eq!(verdict.expect("over").code, ExitCode::PluginsNotServing);
     }
-    for pod in fleet.observed.device_plugin.pods.changed().iter_mut().map(Arc::make_mut) {
+    for pod in fleet.observed.device_plugin.pods.edit().iter_mut().map(Arc::make_mut) {
         pod.ready = true;
     }
     next_run(&mut fleet, 4000);
@@ -124,7 +124,7 @@ fn node_whose_only_pod_is_missing_stays() {
     fleet.pass(0);
     configure(&mut fleet, "default", "b", 90);
     fleet.pass(100);
-    fleet.observed.device_plugin.pods.changed().clear();
+    fleet.observed.device_plugin.pods.edit().clear();
     assert_eq!(waits(&fleet.decide(101)), ["gpu-0:RestartPending"]);
     fleet.pass(401);
     assert_eq!(fleet.decide(416).verdict.expect("over").code, ExitCode::PluginsNotServing);

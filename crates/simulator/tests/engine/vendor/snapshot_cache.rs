@@ -135,7 +135,7 @@ fn observed(places: &[Place], nowhere: &[OnePod], wrong: bool) -> Observed {
         let name = format!("n{number:02}");
         observed
             .pods
-            .changed()
+            .edit()
             .extend(pods.iter().map(|one| Arc::new(as_pod(Some(name.clone()), number, one))));
         let Some(node) = node else { continue };
         let mut view = ObservedNode {
@@ -159,7 +159,7 @@ fn observed(places: &[Place], nowhere: &[OnePod], wrong: bool) -> Observed {
             .extend(node.loads.then(|| (traits.safe_load.to_owned(), "true".to_owned())));
         observed.nodes.insert(name, view);
     }
-    observed.pods.changed().extend(
+    observed.pods.edit().extend(
         nowhere.iter().enumerate().map(|(number, one)| Arc::new(as_pod(None, 100 + number, one))),
     );
     for uid in ["b", "a"] {
@@ -201,7 +201,7 @@ fn agree(
     let (ours, theirs) =
         (explain_pass(&quiet, rules, &options, None), explain_pass(&all, rules, &options, None));
     prop_assert_eq!(ours.moves, theirs.moves);
-    let line: BTreeSet<&str> = quiet.counted.pending_nodes.iter().copied().collect();
+    let line: BTreeSet<&str> = roll.counted_pending(&quiet, owner).collect();
     let (in_line, own): (Vec<_>, Vec<_>) =
         theirs.waits.into_iter().partition(|waiting| line.contains(waiting.node.as_str()));
     prop_assert_eq!(ours.waits, own);

@@ -150,7 +150,7 @@ fn complete(
     views: &BTreeMap<String, Value>,
     digests: &mut BTreeMap<String, Option<String>>,
 ) -> Observed {
-    for pod in observed.pods.changed().iter_mut().map(Arc::make_mut) {
+    for pod in observed.pods.edit().iter_mut().map(Arc::make_mut) {
         let template = observed
             .daemon_sets
             .iter()

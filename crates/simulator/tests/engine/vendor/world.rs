@@ -98,16 +98,8 @@ impl World {
     }
 
     fn driver(&mut self, node: &str) -> &mut ObservedPod {
-        let driver = |pod: &&mut ObservedPod| {
-            pod.node.as_deref() == Some(node) && pod.name.starts_with("nvidia-driver")
-        };
-        self.observed
-            .pods
-            .changed()
-            .iter_mut()
-            .map(Arc::make_mut)
-            .find(driver)
-            .expect("a driver pod")
+        let is_driver = |pod: &ObservedPod| pod.name.starts_with("nvidia-driver");
+        self.observed.pods.find_mut(node, is_driver).expect("a driver pod")
     }
 
     fn perform(&mut self, write: PassWrite, now: Timestamp) {
@@ -124,7 +116,7 @@ impl World {
             PassWrite::Uncordon { node } => self.node(&node).unschedulable = false,
             PassWrite::Evict { node } => self.after(soon, Event::Evicted(node)),
             PassWrite::DeletePod { node, name, .. } => {
-                self.observed.pods.changed().retain(|pod| pod.name != name);
+                self.observed.pods.edit().retain(|pod| pod.name != name);
                 self.after(soon, Event::Created(node));
             }
             PassWrite::Drain { .. }
@@ -197,7 +189,7 @@ impl World {
                 let on_node = |pod: &&mut ObservedPod| pod.node.as_ref() == Some(&node);
                 self.observed
                     .validators
-                    .changed()
+                    .edit()
                     .iter_mut()
                     .map(Arc::make_mut)
                     .find(on_node)
@@ -293,12 +285,12 @@ fn controller_ticks_backs_off_and_sleeps_when_off() {
         .iter()
         .position(|pod| pod.name.starts_with("nvidia-driver"))
         .expect("a driver pod");
-    let pod = observed.pods.changed().remove(lost);
+    let pod = observed.pods.edit().remove(lost);
     for pause in [100, 200, 400, 800, 1600, 3000, 3000] {
         assert!(controller.run(&observed, start, &mut |_| true).error().is_some());
         assert_eq!(controller.due(), Some(start + SignedDuration::from_millis(pause)));
     }
-    observed.pods.changed().push(pod);
+    observed.pods.edit().push(pod);
     controller.run(&observed, start, &mut |_| true);
     assert_eq!(controller.due(), Some(start + SignedDuration::from_secs(120)));
 
