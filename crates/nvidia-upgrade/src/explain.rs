@@ -11,7 +11,7 @@ use super::controller_generation::TICK;
 use super::pass::{PassError, PassOptions, VALIDATION_SECONDS, pass};
 use super::policy_rules::PolicyRules;
 use super::predict::{PredictedMove, PredictedStep, moves};
-use super::snapshot::{NodeEntry, PodRevision, SnapshotError, UpgradeSnapshot};
+use super::snapshot::{CountedEntries, NodeEntry, PodRevision, SnapshotError, UpgradeSnapshot};
 use super::state::ControllerState;
 use super::throttle::{PendingDecision, PolicyLimit, slots};
 
@@ -196,6 +196,8 @@ pub struct PassOutlook {
     pub waits: Vec<WaitingNode>,
     /// The wait of all pending nodes that the snapshot only counts.
     pub pending_wait: Option<ControllerWait>,
+    /// The wait of all skipped nodes that the snapshot only counts.
+    pub skipped_wait: Option<ControllerWait>,
 }
 
 /// Predicts a pass that runs now, and the waits of the other nodes. `asleep_since`: when the
@@ -224,8 +226,15 @@ pub fn explain_pass(
     // One entry represents all of them: the pass does nothing with them, and nothing else blocks
     // them.
     let pending = NodeEntry { state: ControllerState::UpgradeRequired, ..NodeEntry::default() };
-    let pending_wait = if snapshot.counted.pending == 0 { None } else { view.wait(&pending) };
-    PassOutlook { moves: all, waits, pending_wait }
+    let skipped = NodeEntry { skip: Some("true"), ..pending.clone() };
+    let CountedEntries { pending: pending_nodes, skipped: skipped_nodes, .. } = snapshot.counted;
+    let common = |entry: &NodeEntry<'_>, count: usize| view.wait(entry).filter(|_| count > 0);
+    PassOutlook {
+        waits,
+        pending_wait: common(&pending, pending_nodes),
+        skipped_wait: common(&skipped, skipped_nodes),
+        moves: all,
+    }
 }
 
 /// Returns which of the two limits blocks pending nodes, and the nodes that use it up.

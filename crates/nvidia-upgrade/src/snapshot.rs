@@ -37,6 +37,8 @@ pub struct CountedEntries {
     pub settled: usize,
     /// Number of nodes that wait for a slot and get none.
     pub pending: usize,
+    /// Number of nodes that the skip label excludes before their start.
+    pub skipped: usize,
 }
 
 impl CountedEntries {
@@ -53,6 +55,8 @@ pub enum EntryClass {
     Settled,
     /// The node starts when a slot is free, in its order among the others.
     Pending,
+    /// None: the skip label excludes the node before its start.
+    Skipped,
     /// The pass decides.
     Open,
 }
@@ -270,11 +274,8 @@ impl NodeEntry<'_> {
         };
         if self.state == ControllerState::Done && is_available && needs_none() {
             EntryClass::Settled
-        } else if self.state == ControllerState::UpgradeRequired
-            && is_available
-            && !self.is_skipped()
-        {
-            EntryClass::Pending
+        } else if self.state == ControllerState::UpgradeRequired && is_available {
+            if self.is_skipped() { EntryClass::Skipped } else { EntryClass::Pending }
         } else {
             EntryClass::Open
         }

@@ -54,9 +54,12 @@ pub fn slots(snapshot: &UpgradeSnapshot<'_>, policy: &Policy) -> UpgradeSlots {
     let UpgradeSnapshot { entries, counted: others, .. } = snapshot;
     let count =
         |test: &dyn Fn(&NodeEntry<'_>) -> bool| entries.iter().filter(|entry| test(entry)).count();
-    let total = count(&|entry| entry.state.is_managed()) + others.settled + others.pending;
+    let total =
+        count(&|entry| entry.state.is_managed()) + others.settled + others.pending + others.skipped;
     let in_progress = count(&|entry| entry.state.is_in_progress());
-    let pending = count(&|entry| entry.state == ControllerState::UpgradeRequired) + others.pending;
+    let pending = count(&|entry| entry.state == ControllerState::UpgradeRequired)
+        + others.pending
+        + others.skipped;
     let unavailable = count(&|entry| entry.is_unavailable());
     let counted = unavailable + count(&|entry| entry.state == ControllerState::CordonRequired);
     let max_unavailable = policy.max_unavailable.map_or(total, |limit| limit.resolve(total));

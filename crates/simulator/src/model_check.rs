@@ -11,7 +11,7 @@ use nvidia_upgrade::explain::{ControllerWait, PassOutlook, explain_pass};
 use nvidia_upgrade::operator::{PartialPass, work};
 use nvidia_upgrade::pass::PassOptions;
 use nvidia_upgrade::predict::PredictedMove;
-use nvidia_upgrade::snapshot::{SnapshotCache, SnapshotInputs, UpgradeSnapshot};
+use nvidia_upgrade::snapshot::{EntryClass, SnapshotCache, SnapshotInputs, UpgradeSnapshot};
 use observed::Observed;
 
 /// Returns the first difference of the models in the nodes that they would move, or in the waits of
@@ -23,15 +23,16 @@ pub(super) fn difference(observed: &Observed, driver: Driver, now: Timestamp) ->
     let passes = work(observed, driver, generation, None).parts;
     passes.iter().filter(|pass| pass.rules.auto_upgrade).find_map(|pass| {
         let counted = roll.snapshot(observed, &inputs, pass.owner, &pass.rules.policy);
-        let pending = roll.counted_pending(&counted, pass.owner).collect();
-        compared(pass, &counted, &pending, &PassOptions::new(generation, now))
+        let nodes = |class| roll.counted_nodes(&counted, class, pass.owner);
+        let common = [nodes(EntryClass::Pending), nodes(EntryClass::Skipped)];
+        compared(pass, &counted, &common, &PassOptions::new(generation, now))
     })
 }
 
 fn compared(
     pass: &PartialPass<'_>,
     counted: &UpgradeSnapshot<'_>,
-    pending: &BTreeSet<&str>,
+    [pending, skipped]: &[BTreeSet<&str>; 2],
     options: &PassOptions,
 ) -> Option<String> {
     let look = |snapshot: &UpgradeSnapshot<'_>| {
@@ -54,6 +55,7 @@ fn compared(
         let own =
             some.waits.iter().find(|waiting| waiting.node == node).map(|waiting| &waiting.wait);
         own.or_else(|| some.pending_wait.as_ref().filter(|_| pending.contains(node)))
+            .or_else(|| some.skipped_wait.as_ref().filter(|_| skipped.contains(node)))
     };
     let differing =
         each.waits.iter().find(|waiting| waits(&waiting.node) != Some(&waiting.wait))?;

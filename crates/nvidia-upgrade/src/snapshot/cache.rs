@@ -2,6 +2,7 @@
 //! and evaluates only nodes that have changed. Most nodes are only counted, and only the others have
 //! entries.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use contract::policy::Policy;
@@ -14,7 +15,7 @@ use observed::{Observed, ObservedPod, OnNode};
 
 mod totals;
 
-use totals::{PendingNode, SnapshotTotals};
+use totals::SnapshotTotals;
 
 /// A short form of all nodes with driver pods. Different drivers, or sets of DaemonSets, revisions
 /// and policies, need different caches.
@@ -139,26 +140,28 @@ impl SnapshotCache {
         )
     }
 
-    /// Returns the names of the pending nodes of one NVIDIADriver, or of all, that `snapshot` only
-    /// counts.
-    pub fn counted_pending<'a>(
-        &'a self,
-        snapshot: &UpgradeSnapshot<'_>,
-        owner: Option<&str>,
-    ) -> impl Iterator<Item = &'a str> {
-        let first =
-            snapshot.entries.iter().filter(|entry| self.pending_owner(entry.node).is_some());
-        let first: std::collections::BTreeSet<String> =
-            first.map(|entry| entry.node.to_owned()).collect();
-        let pending = self.totals.pending(owner).map(|pending: &'a PendingNode| &*pending.node);
-        pending.filter(move |node| !first.contains(*node))
+    /// Returns the class of a node that a snapshot counts unless it has an entry, with the
+    /// NVIDIADriver that owns the node.
+    pub fn counted_class(&self, node: &str) -> Option<(EntryClass, Option<&str>)> {
+        let cached = self.nodes.get(node).filter(|cached| cached.class != EntryClass::Open)?;
+        Some((cached.class, cached.owner.as_deref()))
     }
 
-    /// Returns the NVIDIADriver that owns a node that waits only for a slot. `None`: the node does
-    /// not; `Some(None)`: no NVIDIADriver owns it.
-    pub fn pending_owner(&self, node: &str) -> Option<Option<&str>> {
-        let cached = self.nodes.get(node).filter(|cached| cached.class == EntryClass::Pending)?;
-        Some(cached.owner.as_deref())
+    /// Returns the names of the nodes of a class, of one NVIDIADriver or of all, that `snapshot`
+    /// only counts. It visits all nodes.
+    pub fn counted_nodes<'a>(
+        &'a self,
+        snapshot: &UpgradeSnapshot<'_>,
+        class: EntryClass,
+        owner: Option<&str>,
+    ) -> BTreeSet<&'a str> {
+        let entries: BTreeSet<&str> = snapshot.entries.iter().map(|entry| entry.node).collect();
+        let is_counted = |(name, cached): &(&Arc<str>, &CachedNode)| {
+            cached.class == class
+                && owner.is_none_or(|owner| cached.owner.as_deref() == Some(owner))
+                && !entries.contains(&***name)
+        };
+        self.nodes.iter().filter(is_counted).map(|(name, _)| &**name).collect()
     }
 }
 

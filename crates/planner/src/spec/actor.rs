@@ -70,10 +70,11 @@ pub fn mismatch(
     }
     let most = Count::Percent(STEER_UNAVAILABLE_PERCENT);
     // A NicClusterPolicy has no such limit, and only one node at a time is required of it.
-    let nodes = driver_nodes(observed, settings.driver).filter(|node| live.governs(node)).count();
+    let nodes =
+        || driver_nodes(observed, settings.driver).filter(|node| live.governs(node)).count();
     let is_low = match policy.max_unavailable.as_deref().map(str::parse::<Count>) {
         Some(Ok(Count::Percent(share))) => share <= STEER_UNAVAILABLE_PERCENT,
-        Some(Ok(Count::Number(count))) => count as usize <= most.resolve(nodes).max(1),
+        Some(Ok(Count::Number(count))) => count as usize <= most.resolve(nodes()).max(1),
         // The controller refuses an unreadable limit, and an absent one is not a limit.
         Some(Err(_)) | None => false,
     };

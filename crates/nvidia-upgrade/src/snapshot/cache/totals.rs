@@ -23,6 +23,8 @@ pub(super) struct SnapshotTotals {
 struct OwnerTotals {
     /// Number of driver pods on settled nodes.
     settled: usize,
+    /// Number of driver pods on skipped nodes.
+    skipped: usize,
     /// Number of driver pods on pending nodes.
     pending_pods: usize,
     /// The pending nodes, in the controller's order.
@@ -78,17 +80,18 @@ impl Eq for PendingNode {}
 impl SnapshotTotals {
     /// Adds a node. The caller adds its pods.
     pub(super) fn add(&mut self, name: &str, node: &CachedNode) {
-        if node.class == EntryClass::Open {
-            self.open.insert(name.into());
-            return;
-        }
+        let pods = node.driver_pods.len();
         let totals = self.by_owner.entry(node.owner.clone()).or_default();
-        if node.class == EntryClass::Settled {
-            totals.settled += node.driver_pods.len();
-        } else {
-            totals.pending_pods += node.driver_pods.len();
-            totals.pending.extend(PendingNode::new(name, node));
+        match node.class {
+            EntryClass::Open => drop(self.open.insert(name.into())),
+            EntryClass::Settled => totals.settled += pods,
+            EntryClass::Skipped => totals.skipped += pods,
+            EntryClass::Pending => {
+                totals.pending_pods += pods;
+                totals.pending.extend(PendingNode::new(name, node));
+            }
         }
+        self.drop_empty(node);
     }
 
     /// Removes a node, as it was added, and its pods. `None`: it has no driver pod.
@@ -99,20 +102,25 @@ impl SnapshotTotals {
         }
         self.pods.retain(|_, counts| *counts != PodCounts::default());
         let Some(node) = node else { return };
-        if node.class == EntryClass::Open {
-            self.open.remove(name);
-            return;
-        }
-        let Some(totals) = self.by_owner.get_mut(&node.owner) else { return };
-        if node.class == EntryClass::Settled {
-            totals.settled = totals.settled.saturating_sub(node.driver_pods.len());
-        } else {
-            totals.pending_pods = totals.pending_pods.saturating_sub(node.driver_pods.len());
-            if let Some(pending) = PendingNode::new(name, node) {
-                totals.pending.remove(&pending);
+        let pods = node.driver_pods.len();
+        let totals = self.by_owner.entry(node.owner.clone()).or_default();
+        match node.class {
+            EntryClass::Open => drop(self.open.remove(name)),
+            EntryClass::Settled => totals.settled = totals.settled.saturating_sub(pods),
+            EntryClass::Skipped => totals.skipped = totals.skipped.saturating_sub(pods),
+            EntryClass::Pending => {
+                totals.pending_pods = totals.pending_pods.saturating_sub(pods);
+                if let Some(pending) = PendingNode::new(name, node) {
+                    totals.pending.remove(&pending);
+                }
             }
         }
-        if *totals == OwnerTotals::default() {
+        self.drop_empty(node);
+    }
+
+    /// Drops the sums of the node's owner if they are empty: caches of the same nodes are equal.
+    fn drop_empty(&mut self, node: &CachedNode) {
+        if self.by_owner.get(&node.owner).is_some_and(|totals| *totals == OwnerTotals::default()) {
             self.by_owner.remove(&node.owner);
         }
     }
@@ -129,21 +137,13 @@ impl SnapshotTotals {
         for totals in self.of_owner(owner) {
             counted.settled += totals.settled;
             counted.pending += totals.pending_pods;
+            counted.skipped += totals.skipped;
         }
         counted
     }
 
-    /// Iterates over the pending nodes of one NVIDIADriver, or of all.
-    pub(super) fn pending<'a>(
-        &'a self,
-        owner: Option<&str>,
-    ) -> impl Iterator<Item = &'a PendingNode> + use<'a> {
-        let all: Vec<&OwnerTotals> = self.of_owner(owner).collect();
-        all.into_iter().flat_map(|totals| &totals.pending)
-    }
-
-    /// Returns a number of pending nodes in the controller's order. More are returned if the last
-    /// one's turn is that of others too.
+    /// Returns a number of pending nodes in the controller's order. If others have the same place
+    /// as the last one, they are returned too.
     pub(super) fn first_pending(&self, owner: Option<&str>, count: usize) -> Vec<&PendingNode> {
         let mut found: Vec<&PendingNode> = Vec::new();
         for totals in self.of_owner(owner) {

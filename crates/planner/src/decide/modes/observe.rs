@@ -17,7 +17,7 @@ use nvidia_upgrade::explain::{ControllerWait, explain_pass};
 use nvidia_upgrade::operator::policies;
 use nvidia_upgrade::pass::PassOptions;
 use nvidia_upgrade::predict::PredictedMove;
-use nvidia_upgrade::snapshot::{SnapshotCache, SnapshotInputs};
+use nvidia_upgrade::snapshot::{EntryClass, SnapshotCache, SnapshotInputs};
 use nvidia_upgrade::state::ControllerState;
 use observed::ObservedNode;
 
@@ -112,9 +112,10 @@ fn pause_not_held(nodes: &RunNodes<'_>) -> Option<DecisionNote> {
     })
 }
 
-/// The wait of all nodes that wait only for a slot.
+/// The wait of all nodes that wait only for a slot, or only because of the skip label.
 #[derive(Clone, PartialEq)]
 struct CommonWait {
+    class: EntryClass,
     /// The NVIDIADriver of the nodes; `None`: of all.
     owner: Option<String>,
     wait: ControllerWait,
@@ -186,7 +187,13 @@ impl ControllerForecast {
             moves.extend(found.moves.into_iter().filter(may));
             own.extend(found.waits.into_iter().map(|waiting| (waiting.node, waiting.wait)));
             let owner = owner.map(str::to_owned);
-            common.extend(found.pending_wait.map(|wait| CommonWait { owner, wait }));
+            let waits = [
+                (EntryClass::Pending, found.pending_wait),
+                (EntryClass::Skipped, found.skipped_wait),
+            ];
+            common.extend(waits.into_iter().filter_map(|(class, wait)| {
+                Some(CommonWait { class, owner: owner.clone(), wait: wait? })
+            }));
         }
         concerned.extend(own.keys().cloned());
         let is_common_wait_new = known.as_ref() != Some(&common);
@@ -232,9 +239,10 @@ impl ControllerForecast {
 
     /// Returns the index of the common wait of a node.
     fn common_wait(&self, node: &str) -> Option<usize> {
-        let owner = self.view.cache.pending_owner(node)?;
-        let is_of =
-            |common: &CommonWait| common.owner.is_none() || common.owner.as_deref() == owner;
+        let (class, owner) = self.view.cache.counted_class(node)?;
+        let is_of = |common: &CommonWait| {
+            common.class == class && (common.owner.is_none() || common.owner.as_deref() == owner)
+        };
         self.common.iter().position(is_of)
     }
 

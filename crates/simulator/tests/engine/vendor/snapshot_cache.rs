@@ -9,7 +9,7 @@ use contract::names;
 use contract::policy::Policy;
 use jiff::Timestamp;
 use nvidia_upgrade::explain::explain_pass;
-use nvidia_upgrade::snapshot::{SnapshotCache, SnapshotInputs};
+use nvidia_upgrade::snapshot::{EntryClass, SnapshotCache, SnapshotInputs};
 use nvidia_upgrade::throttle::slots;
 use nvidia_upgrade::{
     ControllerGeneration, ControllerState, PassOptions, PolicyRules, UpgradeSnapshot, pass,
@@ -201,16 +201,23 @@ fn agree(
     let (ours, theirs) =
         (explain_pass(&quiet, rules, &options, None), explain_pass(&all, rules, &options, None));
     prop_assert_eq!(ours.moves, theirs.moves);
-    let line: BTreeSet<&str> = roll.counted_pending(&quiet, owner).collect();
-    let (in_line, own): (Vec<_>, Vec<_>) =
-        theirs.waits.into_iter().partition(|waiting| line.contains(waiting.node.as_str()));
+    let mut own = theirs.waits;
+    for (class, number, wait) in [
+        (EntryClass::Pending, quiet.counted.pending, &ours.pending_wait),
+        (EntryClass::Skipped, quiet.counted.skipped, &ours.skipped_wait),
+    ] {
+        let counted = roll.counted_nodes(&quiet, class, owner);
+        let (of_class, others): (Vec<_>, Vec<_>) =
+            own.into_iter().partition(|waiting| counted.contains(waiting.node.as_str()));
+        own = others;
+        prop_assert_eq!(of_class.len(), number);
+        prop_assert_eq!(
+            of_class.iter().map(|waiting| waiting.node.as_str()).collect::<BTreeSet<_>>(),
+            counted
+        );
+        prop_assert!(of_class.iter().all(|waiting| Some(&waiting.wait) == wait.as_ref()));
+    }
     prop_assert_eq!(ours.waits, own);
-    prop_assert_eq!(in_line.len(), quiet.counted.pending);
-    prop_assert_eq!(
-        in_line.iter().map(|waiting| waiting.node.as_str()).collect::<BTreeSet<_>>(),
-        line
-    );
-    prop_assert!(in_line.iter().all(|waiting| Some(&waiting.wait) == ours.pending_wait.as_ref()));
     Ok(())
 }
 
