@@ -17,8 +17,8 @@ pub use summary::{Quantiles, SimulationSummary};
 /// The maximum number of simulated nodes, for which the hook is designed.
 pub const MOST_NODES: usize = 10_000;
 
-/// The maximum number of nodes if the model contains NVIDIA's controller, because each of its
-/// passes visits every node.
+/// The maximum number of nodes if the model contains NVIDIA's controller: each step of a node
+/// changes what all waiting nodes wait for.
 const MOST_OPERATED_NODES: usize = 1_000;
 
 /// Assumptions about the fleet.
