@@ -159,16 +159,16 @@ pub(super) fn of_nodes<'a>(
             effects.take(&mut draft, *drafted);
         }
     }
-    set_gone(&mut kept, &draft.memory, last.as_ref(), examined);
+    set_gone(&mut kept, &draft.memory, last.as_ref(), &examined);
     draft.notes.append(&mut effects.notes);
     draft.notes.extend(told);
     draft.waits.nodes = kept.waits.clone();
     (draft.ended.nodes, draft.ended.deferred) = (kept.failures.clone(), kept.deferred.clone());
     let reason = of_fleet(&mut draft);
     draft.waits_for(reason);
-    let unsettled = |name: &str| kept.unsettled.contains_key(name);
+    let is_examined = |name: &str| examined.binary_search_by(|known| (***known).cmp(name)).is_ok();
     let decision = finish(draft, effects, Some(kept.outcomes.clone()), || {
-        all_listed(fleet.observed, &kept, unsettled)
+        all_listed(fleet.observed, &kept, is_examined)
     });
     let (settings, before) = match last {
         Some(LastDecision { settings, observed, .. }) => (settings, Some(observed)),
@@ -232,7 +232,7 @@ fn set_gone(
     kept: &mut KeptNodes,
     memory: &RunMemory,
     last: Option<&LastDecision>,
-    examined: Vec<&Arc<str>>,
+    examined: &[&Arc<str>],
 ) {
     let is_gone = |record: &NodeRecord| record.outcome == Some(NodeOutcome::Gone);
     let Some(last) = last else {
@@ -241,7 +241,7 @@ fn set_gone(
         }
         return;
     };
-    let examined = examined.into_iter().map(|name| &**name);
+    let examined = examined.iter().map(|name| &***name);
     for name in last.changed.iter().map(String::as_str).chain(examined) {
         if let Some((name, _)) = memory.nodes.entry(name).filter(|(_, record)| is_gone(record)) {
             set(&mut kept.outcomes, name, Some(NodeOutcome::Gone));
