@@ -32,6 +32,10 @@ e2e: ## run the end-to-end tests: real Helm, real API server (FILTER=… selects
 e2e-full: ## run every end-to-end scenario, and all tables of docs/deployers.md (85 minutes on 2 cores)
 	scripts/e2e.sh $(E2E_PROFILE) --full
 
+.PHONY: e2e-rest
+e2e-rest: ## run the scenarios of `make e2e-full` that `make e2e` leaves out: both together run all
+	scripts/e2e.sh $(E2E_PROFILE) --rest
+
 .PHONY: stack
 stack: ## run a local cluster until Ctrl-C (docs/tutorial.md; needs Go and buildah)
 	scripts/stack.sh $(E2E_PROFILE)

@@ -2,7 +2,8 @@
 # `make e2e`: runs the tests that need more than cargo: real Helm on the charts, then the scenarios
 # of tests/e2e with the hook's own image. tests/tools/build.sh builds the pinned programs once with
 # Go and caches them outside the checkout.
-# Usage: scripts/e2e.sh PROFILE [--full | FILTER…]   (PROFILE: cargo profile of the image)
+# Usage: scripts/e2e.sh PROFILE [--full | --rest | FILTER…]   (PROFILE: cargo profile of the image;
+#        --full, --rest: as tests/e2e/run.sh)
 set -eu
 cd "$(dirname -- "$0")/.."
 profile=$1
@@ -10,19 +11,21 @@ shift
 
 # With a filter, each scenario checks for the programs that only some scenarios need.
 case ${1:---full} in
---full) scripts/needs.sh image stack scenarios e2e ;;
+--full | --rest) scripts/needs.sh image stack scenarios e2e ;;
 *) scripts/needs.sh image stack scenarios ;;
 esac
 # Some scenarios run the previous release together with this one. Its chart and image come from the
 # history of this repository.
+full=
+case ${1:-} in --full | --rest) full=yes ;; esac
 build_previous=
-if [ "${1:-}" = --full ] && [ -z "${GPU_ROLLOUT_PREVIOUS:-}" ]; then
+if [ -n "$full" ] && [ -z "${GPU_ROLLOUT_PREVIOUS:-}" ]; then
   previous=$(cat tests/e2e/previous-release)
   GPU_ROLLOUT_PREVIOUS=$PWD/target/previous/$previous
   export GPU_ROLLOUT_PREVIOUS
   if [ ! -x "$GPU_ROLLOUT_PREVIOUS/target/image/rootfs/gpu-rollout" ]; then
     git cat-file -e "$previous^{commit}" 2>/dev/null || {
-      echo "make e2e-full: commit $previous (the previous release) is not in this clone" >&2
+      echo "make e2e-full, e2e-rest: commit $previous (the previous release) is not in this clone" >&2
       echo "hint: git fetch --unshallow" >&2
       exit 1
     }
@@ -33,7 +36,7 @@ if [ "${1:-}" = --full ] && [ -z "${GPU_ROLLOUT_PREVIOUS:-}" ]; then
 fi
 
 tests/tools/build.sh >/dev/null
-[ "${1:-}" != --full ] || tests/tools/build.sh full >/dev/null
+[ -z "$full" ] || tests/tools/build.sh full >/dev/null
 scripts/image.sh "$profile"
 # Without a filter, first run the tests that need only Helm: they take seconds.
 [ "${1:---full}" != --full ] || cargo test --locked --workspace --exclude e2e --test chart --test render -- --ignored

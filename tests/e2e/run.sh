@@ -1,8 +1,10 @@
 #!/bin/sh
 # Runs the end-to-end tests for `make e2e`.
-# Usage: tests/e2e/run.sh [--full | --stack | FILTER…]
+# Usage: tests/e2e/run.sh [--full | --rest | --stack | FILTER…]
 #   without a filter           run the scenarios that check every change
 #   --full                     run every scenario (`make e2e-full`)
+#   --rest                     run the scenarios of --full that a run without a filter leaves out
+#                              (`make e2e-rest`)
 #   --stack                    run no test, but a local cluster until Ctrl-C (`make stack`)
 #   GPU_ROLLOUT_ROOTFS=DIR     root file system of the hook's image (default: target/image/rootfs of
 #                              `make image`; if it is missing, a static binary is built into
@@ -17,7 +19,7 @@ cd "$(dirname -- "$0")/../.."
 
 # With a filter, each scenario checks for the programs that only some scenarios need.
 case ${1:---full} in
---full) scripts/needs.sh stack scenarios e2e ;;
+--full | --rest) scripts/needs.sh stack scenarios e2e ;;
 --stack) scripts/needs.sh stack ;;
 *) scripts/needs.sh stack scenarios ;;
 esac
@@ -47,30 +49,41 @@ threads=$((2 * $(getconf _NPROCESSORS_ONLN)))
 [ "$threads" -le 8 ] || threads=8
 threads=${GPU_ROLLOUT_E2E_THREADS:-$threads}
 [ "${1:-}" != --stack ] || set -- --exact scenarios::local::stays_until_it_is_told_to_end
-if [ $# -gt 0 ] && [ "$1" != --full ]; then
-  cargo test -p e2e -- --include-ignored --test-threads="$threads" --nocapture "$@"
-  exit
-fi
-
 # Measurements (scripts/bench.sh) and the local cluster (scripts/stack.sh) run only by name. The
 # check of the rights runs at the end, because it needs the notes of all scenarios.
-set -- "$@" scenarios::cost:: scenarios::pace:: scenarios::calibration:: scenarios::recordings:: stays_until_it_is_told_to_end every_granted_right
-# These scenarios need the image of the previous release.
-[ -n "${GPU_ROLLOUT_PREVIOUS:-}" ] || set -- "$@" of_previous_release
-if [ "$1" = --full ]; then
-  shift
-else
-  # Of the deployer scenarios, only `scenarios::deployers::short` runs for every change. The others
-  # take long, or a shorter scenario covers the same.
-  for table in by_tags kustomization leaving moving mutations network order outcomes triggers versions; do
-    set -- "$@" "scenarios::deployers::$table::"
-  done
-  set -- "$@" scenarios::bundle:: scenarios::linters:: scenarios::recipes::long:: scenarios::no_dra:: scenarios::never_ready:: scenarios::truth:: its_node_is_lost fifty_nodes_are_drained five_hundred_worlds
-fi
-skipped=
-for name in "$@"; do
-  skipped="$skipped --skip $name"
+by_name="scenarios::cost:: scenarios::pace:: scenarios::calibration:: scenarios::recordings:: stays_until_it_is_told_to_end every_granted_right"
+# Of the deployer scenarios, only `scenarios::deployers::short` runs for every change. The others
+# take long, or a shorter scenario covers the same.
+long="scenarios::bundle:: scenarios::linters:: scenarios::recipes::long:: scenarios::no_dra:: scenarios::never_ready:: scenarios::truth:: its_node_is_lost fifty_nodes_are_drained five_hundred_worlds"
+for table in by_tags kustomization leaving moving mutations network order outcomes triggers versions; do
+  long="$long scenarios::deployers::$table::"
 done
-# shellcheck disable=SC2086 # a list of options
-cargo test -p e2e -- --include-ignored --test-threads="$threads" --nocapture $skipped
-cargo test --quiet -p e2e -- --ignored --exact scenarios::rights::every_granted_right_is_used
+# These need the image of the previous release.
+long="$long of_previous_release"
+[ -n "${GPU_ROLLOUT_PREVIOUS:-}" ] || by_name="$by_name of_previous_release"
+
+# skip NAME…: the options of a test program that leave these tests out
+skip() {
+  for name in "$@"; do
+    echo "--skip $name"
+  done
+}
+
+# run ARGUMENT…: runs tests with these filters and options of the test program
+run() {
+  cargo test -p e2e -- --include-ignored --test-threads="$threads" --nocapture "$@"
+}
+
+# The names and options are lists of words.
+# shellcheck disable=SC2046,SC2086
+case ${1:-} in
+--full) run $(skip $by_name) ;;
+--rest) run $long $(skip $by_name) ;;
+'') run $(skip $by_name $long) ;;
+*)
+  run "$@"
+  exit
+  ;;
+esac
+# The scenarios of `make e2e` use every right.
+[ "${1:-}" = --rest ] || cargo test --quiet -p e2e -- --ignored --exact scenarios::rights::every_granted_right_is_used
