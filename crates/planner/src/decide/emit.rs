@@ -83,6 +83,28 @@ impl FleetEffects {
         self.notes.extend(notes);
     }
 
+    /// In mode `drive`, releases the started nodes with an unchanged driver, and starts no others,
+    /// because the run is about to end.
+    fn release_all_unchanged(
+        &mut self,
+        draft: &mut FleetDraft<'_>,
+        fleet: &FleetInputs<'_>,
+        nodes: Vec<&ObservedNode>,
+    ) {
+        if !fleet.has(Task::Drive) {
+            return;
+        }
+        let released = release_all_unchanged(fleet, nodes.into_iter());
+        let is_released = |name: &str| released.iter().any(|draft| draft.node.name == name);
+        self.starts.clear();
+        self.replacements.retain(|action| !is_released(action.node()));
+        self.actions.retain(|action| !is_released(action.node()));
+        self.evictions.retain(|(eviction, _)| !is_released(&eviction.node));
+        for node in released {
+            self.take(draft, node);
+        }
+    }
+
     /// Returns all actions. Evictions come last: only those that are due.
     fn into_actions(mut self, fleet: &mut FleetDraft<'_>) -> Vec<Action> {
         let mut actions = std::mem::take(&mut self.replacements);
@@ -119,10 +141,8 @@ pub(super) fn of_fleet(
     census: &Census<'_>,
 ) -> Decision {
     let mut effects = FleetEffects::default();
-    if fleet.has(Task::Drive) && fleet.is_over() {
-        for node in release_all_unchanged(fleet, census.all().into_iter()) {
-            effects.take(&mut draft, node);
-        }
+    if draft.fails() || fleet.is_over() {
+        effects.release_all_unchanged(&mut draft, fleet, census.all());
     }
     finish(draft, effects, None, || census.all())
 }
@@ -167,6 +187,10 @@ pub(super) fn of_nodes<'a>(
     let reason = of_fleet(&mut draft);
     draft.waits_for(reason);
     let is_examined = |name: &str| examined.binary_search_by(|known| (***known).cmp(name)).is_ok();
+    if draft.fails() {
+        let all = all_listed(fleet.observed, &kept, is_examined);
+        effects.release_all_unchanged(&mut draft, fleet, all);
+    }
     let decision = finish(draft, effects, Some(kept.outcomes.clone()), || {
         all_listed(fleet.observed, &kept, is_examined)
     });

@@ -264,6 +264,11 @@ impl<'a> FleetDraft<'a> {
         None
     }
 
+    /// Returns whether the run fails because the whole fleet has waited for too long.
+    pub(super) fn fails(&self) -> bool {
+        !self.ended.fleet.is_empty()
+    }
+
     /// Sets the reason for which the fleet waits, if any; a reason that lasts longer than the grace
     /// time ends the run with its own exit code.
     pub(super) fn waits_for(&mut self, reason: Option<Reason>) {

@@ -1,14 +1,18 @@
-//! The time budget is over, and an obstacle delays the release of untouched nodes.
+//! The end of a run that has not finished: untouched nodes are released, also if an obstacle delays
+//! that.
 
 use contract::budget::{MARGIN_SECONDS, RELEASE_SECONDS};
 use contract::driver::Driver;
 use contract::exit::ExitCode;
 use contract::names;
 use contract::policy::CompletionPolicy;
+use contract::settings::DraRequired;
 use serde_json::json;
 
 use super::Driven;
 use crate::fake::fault::{Break, Effect, Fault};
+use crate::settings::{DRA, OPERATOR};
+use crate::world::objects::Operand;
 use crate::world::{Pod, named};
 
 /// When a run of one hour must have ended.
@@ -106,4 +110,39 @@ async fn unreleased_nodes_are_named() {
     let ended = fleet.ends(pod).await;
     assert_eq!(ended.code, ExitCode::Budget, "{}", ended.message);
     assert_eq!(named(&ended).last().map(String::as_str), Some("gpu-0:NotReleased"));
+}
+
+/// Regression: a run that failed because the whole fleet waited left untouched nodes cordoned.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn nodes_are_released_before_absent_operator_fails_the_run() {
+    let fleet = waiting();
+    let pod = fleet.start("pod-a");
+    fleet.world.pass(60).await;
+    assert_ne!(fleet.left("gpu-0"), "");
+    fleet.world.edit("deployments", OPERATOR, names::OPERATOR_DEPLOYMENT, |deployment| {
+        (deployment["spec"]["replicas"], deployment["status"]) = (json!(0), json!({}));
+    });
+    let ended = fleet.ends(pod).await;
+    assert_eq!(ended.code, ExitCode::OperatorMissing, "{}", ended.message);
+    assert_eq!(named(&ended), ["*:OperatorNotReady", "gpu-0:Released"]);
+    assert_eq!(fleet.left("gpu-0"), "");
+}
+
+/// As above: the DRA driver is missing, and the nodes are assessed nevertheless.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn nodes_are_released_before_missing_dra_driver_fails_the_run() {
+    let wait = CompletionPolicy { pod_selector: "app=train".into(), timeout_seconds: 0 };
+    let fleet = Driven::new(Driver::Gpu, |settings| {
+        settings.upgrade.policy.wait_for_completion = Some(wait.clone());
+        settings.dra.required = DraRequired::True;
+    });
+    let fleet = fleet.works(("Job", "train"), "gpu-0", 1, true).begin();
+    let pod = fleet.start("pod-a");
+    fleet.world.pass(60).await;
+    assert_ne!(fleet.left("gpu-0"), "");
+    fleet.world.remove("daemonsets", DRA, Operand::Plugin.daemon_set());
+    let ended = fleet.ends(pod).await;
+    assert_eq!(ended.code, ExitCode::DraMissing, "{}", ended.message);
+    assert_eq!(named(&ended).last().map(String::as_str), Some("gpu-0:Released"));
+    assert_eq!(fleet.left("gpu-0"), "");
 }

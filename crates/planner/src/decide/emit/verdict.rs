@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::reason::{Reason, Wait};
-use contract::budget::MARGIN_SECONDS;
+use contract::budget::{RELEASE_SECONDS, working_seconds};
 use contract::count::with_noun;
 use contract::driver::Driver;
 use contract::exit::ExitCode;
@@ -61,14 +61,23 @@ impl RunState<'_> {
     ) -> (bool, Option<Verdict>) {
         let well = self.fleet.waits.is_empty() && !pending;
         let quiet = self.quiet_seconds();
+        let deadline = self.fleet.memory.deadline;
+        let latest = after(deadline, RELEASE_SECONDS);
+        // Unchanged nodes are released before the verdict, because no process would release them
+        // afterwards.
+        let release_until =
+            self.fleet_fails_at().map_or(latest, |at| after(at, RELEASE_SECONDS).min(latest));
+        let is_releasing = self.is_releasing && self.fleet.now < release_until;
+        if self.fleet.now < deadline && self.fleet.ended.fleet.is_empty() {
+            // The fleet waits no longer, and released nodes are started again.
+            self.fleet.memory.released_unchanged.clear();
+        }
         let mut verdict = if well {
             self.after_quiet_period(quiet, &nodes())
         } else {
             self.fleet.memory.well = None;
-            self.fleet_failure()
+            self.fleet_failure().filter(|_| !is_releasing)
         };
-        let deadline = self.fleet.memory.deadline;
-        let latest = after(deadline, MARGIN_SECONDS / 2);
         // If only the quiet period is missing, it may still end within the margin after the
         // deadline.
         let well_at = self
@@ -78,12 +87,9 @@ impl RunState<'_> {
             .as_ref()
             .map(|(_, since)| after(*since, quiet))
             .filter(|at| well && *at <= latest);
-        // Unchanged nodes are released before the verdict, because no process would release them
-        // afterwards.
-        let is_releasing = self.is_releasing && self.fleet.now < latest;
         if is_releasing {
-            // The deadline has passed; a patch that was not accepted is repeated.
-            self.fleet.alarm.at = after(self.fleet.now, HANDING_BACK_SECONDS).min(latest);
+            // The run is about to end; a patch that was not accepted is repeated.
+            self.fleet.alarm.at = after(self.fleet.now, HANDING_BACK_SECONDS).min(release_until);
         }
         if verdict.is_none() && self.fleet.now >= deadline && well_at.is_none() && !is_releasing {
             verdict = Some(self.out_of_time());
@@ -131,6 +137,12 @@ impl RunState<'_> {
 
     /// Returns the verdict if the time of a reason of the whole fleet is over. Failed nodes do not
     /// keep the others from finishing.
+    /// Returns when the run fails because the whole fleet has waited for longer than the grace time.
+    fn fleet_fails_at(&self) -> Option<Timestamp> {
+        let failure = self.fleet.ended.fleet.first()?;
+        Some(after(failure.since, self.fleet.settings.grace_seconds))
+    }
+
     fn fleet_failure(&self) -> Option<Verdict> {
         let failure = self.fleet.ended.fleet.first()?;
         Some(self.failed(failure.reason.exit_code(), std::slice::from_ref(failure)))
@@ -237,9 +249,12 @@ impl RunState<'_> {
         };
         let mut verdict = self.failed(code, &waits);
         let (told, reasons) = self.describe_restarted_again();
+        let budget = self.fleet.settings.budget_seconds;
+        let working = working_seconds(budget);
         verdict.message = format!(
-            "the time budget of {} s has expired: {}{told}",
-            self.fleet.settings.budget_seconds, verdict.message
+            "the time budget of {budget} s has expired ({working} s for the work, {} s to end the Job): {}{told}",
+            budget - working,
+            verdict.message
         );
         verdict.reasons.extend(reasons);
         verdict

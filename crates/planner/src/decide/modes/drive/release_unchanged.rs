@@ -1,4 +1,4 @@
-//! The end of a run's time: nodes with an unchanged driver are released unchanged.
+//! The end of a run that has not finished: nodes with an unchanged driver are released unchanged.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,8 @@ use super::DrivenNode;
 use super::patch::{remove, take_note};
 use super::turn::is_untouched;
 
-/// Releases started nodes with an unchanged driver, if the run ends while the whole fleet waits.
+/// Releases started nodes with an unchanged driver. The run ends while the whole fleet waits: its
+/// time is over, or the fleet has waited for longer than the grace time.
 pub(in crate::decide) fn release_all_unchanged<'a>(
     fleet: &'a FleetInputs<'a>,
     nodes: impl Iterator<Item = &'a ObservedNode>,
@@ -55,10 +56,8 @@ pub(super) fn release_unchanged(draft: &mut NodeDraft<'_>, record: &UpgradeRecor
         // The request was removed when the node was started, and is still open.
         patch.annotations.insert(traits.requested.to_owned(), Some("true".to_owned()));
     }
-    patch.news = Some(NodeNews::HandedBack(format!(
-        "the time of the run is over; {}",
-        record.describe_steps(draft.now())
-    )));
+    patch.news =
+        Some(NodeNews::HandedBack(format!("the run ends; {}", record.describe_steps(draft.now()))));
     draft.issue(patch);
     let (deadline, per_node) = (draft.fleet.memory.deadline, draft.settings().per_node_seconds);
     Reason::Upgrading(UpgradeReason::NoTime { deadline, per_node, held: None })
