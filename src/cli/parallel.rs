@@ -20,6 +20,15 @@ pub(super) fn map_reporting<'a, T: Sync, R: Send>(
 ) -> Vec<R> {
     // If the number of CPUs is unknown, one thread must do.
     let threads = thread::available_parallelism().map_or(1, usize::from).min(items.len());
+    if threads <= 1 {
+        // A thread has an arena of its own, which costs more than a small bundle.
+        let counted = items.iter().zip(1..).map(|(item, count)| {
+            let result = work(item);
+            done(count);
+            result
+        });
+        return counted.collect();
+    }
     let next = AtomicUsize::new(0);
     let (sender, results) = mpsc::channel();
     let mut results: Vec<(usize, R)> = thread::scope(|scope| {
@@ -56,6 +65,7 @@ mod tests {
             super::map(&items, |item| item * 2),
             items.iter().map(|item| item * 2).collect::<Vec<_>>()
         );
+        assert_eq!(super::map(&[7], |item| item * 2), [14]);
         assert!(super::map(&[], |item: &usize| *item).is_empty());
     }
 

@@ -145,19 +145,24 @@ fn fill(
 ) -> Result<(), WriteError> {
     // Errors name the user's path, not the temporary one.
     target.create_staging().map_err(WriteError::io(&target.directory))?;
+    let mut folder = Path::new("");
     for file in tree.files() {
+        let its_folder = Path::new(&file.path).parent().unwrap_or(folder);
+        if its_folder != folder {
+            folder = its_folder;
+            fs::create_dir_all(target.staging.join(folder))
+                .map_err(WriteError::io(&target.directory.join(folder)))?;
+        }
         write_file(&target.staging, file)
             .map_err(WriteError::io(&target.directory.join(&file.path)))?;
     }
     target.finish_staging().map_err(WriteError::io(&target.directory))
 }
 
-/// Writes one file below `root`. The user's umask determines its permissions.
+/// Writes one file below `root`, into an existing folder. The user's umask determines its
+/// permissions.
 fn write_file(root: &Path, file: &BundleFile) -> io::Result<()> {
     let path = root.join(&file.path);
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
-    }
     let mode = if file.executable { 0o777 } else { 0o666 };
     OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?.write_all(&file.content)
 }
