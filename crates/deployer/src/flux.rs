@@ -42,6 +42,9 @@ const SOURCES: &[(&str, &str)] = &[
 const NAME: &str = "flux";
 /// The name of the objects that fetch and apply the bundle.
 const SYNC: &str = "gpu-rollout";
+/// The names of the other Kustomizations in the namespace of the bundle: the bundle's own, and that
+/// of `flux bootstrap`.
+const TAKEN: [&str; 2] = [SYNC, "flux-system"];
 /// The generated ConfigMap whose name contains the digest of the whole bundle.
 const DIGEST: &str = "gpu-rollout-bundle";
 
@@ -58,6 +61,7 @@ fn label() -> String {
 pub fn files(input: DeployerInput<'_>) -> Result<Vec<BundleFile>, RenderError> {
     let source = input.source.ok_or(RenderError::NoSource(NAME))?;
     sync::check(source)?;
+    check_names(input.plan)?;
     check_order(input.plan)?;
     let mut files = super::chart::shared_files(input)?;
     let found = chart::find_charts(input.plan, source, &files)?;
@@ -108,6 +112,22 @@ pub fn files(input: DeployerInput<'_>) -> Result<Vec<BundleFile>, RenderError> {
 
 fn has_kustomizations(plan: &ReleasePlan) -> bool {
     plan.releases.iter().any(|release| release.kind.kustomization().is_some())
+}
+
+/// Checks that no kustomization has the name of a Kustomization that Flux has for something else.
+fn check_names(plan: &ReleasePlan) -> Result<(), RenderError> {
+    let kustomizations = plan.releases.iter().filter(|one| one.kind.kustomization().is_some());
+    let mut names = kustomizations.map(|release| release.name.as_str());
+    match names.find(|name| TAKEN.contains(name)) {
+        None => Ok(()),
+        Some(name) => Err(RenderError::unable(
+            NAME,
+            format!(
+                "cannot deploy `{name}`: Flux has a Kustomization of this name for the bundle, or for itself"
+            ),
+            "give the component another name",
+        )),
+    }
 }
 
 /// Checks that no Helm release waits for a kustomization, and no kustomization for a Helm release:

@@ -23,6 +23,10 @@ const ABLE: [&str; 3] = ["flux", "argocd", "argocd-helm"];
 
 /// A recipe with the kustomization `queue`, and more of it.
 fn recipe(more: &str) -> Recipe {
+    recipe_with_name("queue", more)
+}
+
+fn recipe_with_name(name: &str, more: &str) -> Recipe {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("recipe.yaml");
     let mut text = String::from(
@@ -30,7 +34,7 @@ fn recipe(more: &str) -> Recipe {
     );
     write!(
         text,
-        "  - name: queue\n    namespace: jobs\n    kustomize: {{repository: 'https://git.example.com/queue.git', revision: v1.2.0, path: deploy/base}}\n{more}"
+        "  - name: {name}\n    namespace: jobs\n    kustomize: {{repository: 'https://git.example.com/queue.git', revision: v1.2.0, path: deploy/base}}\n{more}"
     )
     .unwrap();
     std::fs::write(&file, text).unwrap();
@@ -101,6 +105,16 @@ fn helm_and_helmfile_refuse_a_kustomization() {
         assert!(error.contains("cannot deploy `queue`: it is a kustomization"), "{error}");
     }
     assert_eq!(DEPLOYERS.len(), ABLE.len() + 2);
+}
+
+#[test]
+fn flux_refuses_names_of_its_other_kustomizations() {
+    for name in ["gpu-rollout", "flux-system"] {
+        let recipe = recipe_with_name(name, "");
+        let error = rendered(&recipe, deployer("flux")).unwrap_err().to_string();
+        assert!(error.contains(&format!("cannot deploy `{name}`: Flux has")), "{error}");
+        rendered(&recipe, deployer("argocd")).unwrap();
+    }
 }
 
 #[test]

@@ -5,10 +5,6 @@ use crate::model::RecipeComponent;
 use contract::grammar::grammar;
 use diagnostics::diagnostic::Diagnostic;
 
-/// Names of Flux Kustomizations in the namespace of the bundle: its own, and that of
-/// `flux bootstrap`.
-const RESERVED: [&str; 2] = ["gpu-rollout", "flux-system"];
-
 /// Checks all kustomizations.
 pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     let components = subject.recipe.components.iter();
@@ -30,12 +26,6 @@ fn check_component(
             .hint("remove `kustomize`, or give the component another name")
             .report(findings);
         return;
-    }
-    if RESERVED.contains(&name) {
-        Diagnostic::error(format!("a kustomization cannot have the name `{name}`"))
-            .at(subject.place(&["components", name]))
-            .hint("give it another name: Flux has a Kustomization of this name for the bundle or for itself")
-            .report(findings);
     }
     if component.namespace.is_none() {
         Diagnostic::error(format!("`{name}` is not in the catalog and has no `namespace`"))
