@@ -154,9 +154,9 @@ enum CliCommand {
     /// Use it to let a colleague without access to the cluster find out why a rollout is stuck. The
     /// archive contains the status, the report of the last run, and the objects and events of
     /// operators and hooks; with --logs, also their logs. Secret objects are not read. Text that
-    /// looks like a secret is removed from all other objects. Only known forms are found, so check
-    /// the archive before you send it. Workload pods are not included. The command reads the
-    /// cluster and changes nothing.
+    /// looks like a secret is removed from all other objects. Only secrets in known formats are
+    /// found, so check the archive before you send it. Workload pods are not included. The command
+    /// reads the cluster and changes nothing.
     SupportBundle(support_bundle::SupportBundleArguments),
     /// Prevent further node upgrades until `resume`
     ///
@@ -185,9 +185,9 @@ enum CliCommand {
     ///
     /// Without --stay-paused, upgrades can go on: a deployer that retries starts the hook again,
     /// and in all modes but `drive`, NVIDIA's controller upgrades the nodes that still have an old
-    /// driver. Even with --stay-paused, it finishes the nodes that it has started. In mode `drive`,
-    /// nothing finishes a node whose driver is being replaced: `abort` uncordons it although its
-    /// driver may not work.
+    /// driver. Even with --stay-paused, NVIDIA's controller finishes the nodes that it has started.
+    /// In mode `drive`, nothing finishes a node whose driver is being replaced: `abort` uncordons it
+    /// although its driver may not work.
     ///
     /// You can interrupt `abort` at any time and run it again. It also works after the bundle has
     /// been removed.
@@ -203,16 +203,16 @@ enum CliCommand {
     Skip(node_request::NodeRequestArguments),
     /// Undo `skip`
     ///
-    /// Removes the skip label, so that the nodes are upgraded like all others. A hold, which is the
-    /// skip label of a hook or of `pause`, stays: the hook or `resume` removes it later.
+    /// Removes the skip label, so that the nodes are upgraded like all others. Holds stay: these are
+    /// skip labels that a hook or `pause` has set. The hook or `resume` removes them later.
     #[command(after_help = "Example:
   gpu-rollout unskip gpu-3 gpu-4")]
     Unskip(node_request::NodeRequestArguments),
     /// Retry failed nodes
     ///
     /// Use it after you have removed the cause of the failure. In mode `drive`, the running hook
-    /// upgrades the node again, or otherwise the hook of the next deployment. A foreign cordon does
-    /// not prevent this, and stays. In the other modes, NVIDIA's controller upgrades the node again;
+    /// upgrades the node again. If no hook is running, the hook of the next deployment does. A
+    /// foreign cordon does not prevent this, and stays. In the other modes, NVIDIA's controller upgrades the node again;
     /// if the node failed in one of these modes because its new driver did not start, `retry` also
     /// deletes the driver pod.
     #[command(after_help = "Examples:
@@ -226,7 +226,7 @@ enum CliCommand {
     Explain(explain::ExplainArguments),
     /// Check configurations of NVIDIA's device plugin
     DevicePlugin(device_plugin::DevicePluginArguments),
-    /// Print a script that completes commands and options in a shell
+    /// Print a shell completion script
     ///
     /// For bash, run `source <(gpu-rollout completions bash)`, or add this line to `~/.bashrc`.
     Completions(completions::CompletionsArguments),

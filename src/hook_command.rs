@@ -43,7 +43,7 @@ struct HookRunArguments {
     /// UID of the Job that owns the pod: the run record identifies the run by it.
     #[arg(long, env = "JOB_UID", value_name = "UID")]
     job_uid: String,
-    /// Name of the pod, as holder of the Lease and in events.
+    /// Name of the pod: identifies it as holder of the Lease and as reporter of events.
     #[arg(long, env = "POD_NAME", value_name = "NAME")]
     pod_name: String,
     /// File for the termination message, which `kubectl describe pod` shows.

@@ -29,7 +29,7 @@ enum BundleCommand {
     ///
     /// Use it before you deploy, and after you have edited a bundle. It prints one finding per
     /// line: each edited file, and each part that no longer matches the others, such as a hook that
-    /// no longer matches the values. Every edit gives exit code 1, even one with which all parts
+    /// no longer matches the values. Every edit gives exit code 1, even if all parts still
     /// match: read the findings. Exit code 0 means that the bundle is exactly as `render` wrote it.
     #[command(after_help = "Example:
   gpu-rollout bundle verify bundle")]

@@ -22,7 +22,7 @@ pub struct DevicePluginArguments {
 
 #[derive(Debug, Subcommand)]
 enum DevicePluginCommand {
-    /// Check a device plugin configuration, or a ConfigMap of them
+    /// Check device plugin configurations: one file, or a ConfigMap
     ///
     /// Use it before you deploy a configuration. It reports errors, and shows what a node will
     /// offer with the configuration. It needs no cluster. It exits with 1 if the configuration

@@ -21,7 +21,7 @@ pub enum ListingFormat {
     /// For people, wrapped to the width of the terminal.
     #[default]
     Text,
-    /// For people, with every node and without wrapping.
+    /// For people, without wrapping, and with every node in commands that list nodes.
     Wide,
     /// One JSON document.
     Json,

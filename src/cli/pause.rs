@@ -46,7 +46,8 @@ pub struct PauseArguments {
 pub struct ResumeArguments {
     /// Remove the pause with this selector, written exactly as for `pause`. Without `--selector` and
     /// `--all`, `resume` removes the pause if there is only one; if there are several, it lists them
-    /// and changes nothing
+    /// and changes nothing. A pause of all nodes has no selector: if there are other pauses, only
+    /// `--all` removes it
     #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "all")]
     selector: Option<String>,
     /// Remove every pause
@@ -198,7 +199,7 @@ impl ChoiceRefusal {
             Self::Several(count) => {
                 printer.error(
                     &format!("there are {count} pauses"),
-                    Some("choose one with --selector, or remove all with --all"),
+                    Some("choose one with --selector (a pause of all nodes has no selector), or remove all with --all"),
                 );
                 ExitCode::Usage
             }

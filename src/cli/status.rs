@@ -14,7 +14,7 @@ use ops::status::{NodeStage, RolloutStatus, status};
 mod text;
 mod watch;
 
-pub(super) use text::driver;
+pub(super) use text::{driver, node_condition};
 
 /// Arguments of `gpu-rollout status`.
 #[derive(Debug, Args)]
@@ -24,9 +24,9 @@ pub(super) use text::driver;
   gpu-rollout status -o json | jq '.rollouts[].nodes[] | select(.stage == \"failed\") | .node'
   gpu-rollout status -o name | xargs -n1 kubectl describe")]
 pub struct StatusArguments {
-    /// Update the output until no node is pending or in progress and no hook Job is running; exit
-    /// with 21 if nodes have failed. A node that is stuck keeps the command running, even after the
-    /// Job has failed; a failed node does not
+    /// Update the output while a node is pending or in progress, or a hook Job is running; then
+    /// exit, with 21 if nodes have failed. A stuck node keeps the command running even after the
+    /// Job has failed. A failed node does not keep it running
     #[arg(short, long)]
     watch: bool,
     /// Show every node, including nodes that are done

@@ -151,7 +151,7 @@ logs/                     logs of hooks and operators, and of operands on nodes 
                           progress{}
 
 Secrets were not read. {} texts that look like secrets, or have such a name, are replaced by
-[redacted]. Only known forms of secrets are found, and others may be left: check the files,
+[redacted]. Only secrets in known formats are found, and others may be left: check the files,
 especially logs, before you send them. Pods of workloads are not included. ResourceClaims and
 PodDisruptionBudgets name workloads.
 ",

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::cluster::{self, ClusterOptions};
 use super::format::ListingFormat;
-use super::status::driver;
+use super::status::{driver, node_condition};
 use super::user_request::request_text;
 use super::{advice, table, terminal};
 use crate::printer::Printer;
@@ -73,11 +73,10 @@ impl WhyArguments {
 fn node_text(explanation: &NodeExplanation, snapshot: &RolloutSnapshot, width: usize) -> String {
     let NodeExplanation { title, row, steps, requests, fleet } = explanation;
     let mut text = format!("{title}: {}\n", row.node);
-    let cordoned = if row.cordoned { ", cordoned" } else { "" };
     let explained = |state: &str| format!(": {} (state `{state}`)", state_meaning(state));
     let state = row.state.as_deref().map(explained).unwrap_or_default();
     // Writing to a String cannot fail.
-    let _ = writeln!(text, "  state:  {}{state}{cordoned}", row.stage.name());
+    let _ = writeln!(text, "  state:  {}{state}{}", row.stage.name(), node_condition(row));
     let _ = writeln!(text, "  driver: {}", driver(row));
     if let Some(plugin) = row.plugin {
         let _ = writeln!(text, "  plugin: {}", plugin.name());

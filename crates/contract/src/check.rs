@@ -275,7 +275,7 @@ impl PreflightCheck {
             Self::DaemonSetIdentity => (
                 "daemon-set-identity",
                 Blocks,
-                "Values that make the operator delete a driver DaemonSet: precompiled drivers are switched on or off, ClusterPolicy and NVIDIADriver are exchanged, or the driver is switched off. Also nodes that the node selector of their DaemonSet no longer selects. The driver pods are then deleted at once, without any policy, while workloads run.",
+                "Values that make the operator delete a driver DaemonSet: precompiled drivers are switched on or off, the driver moves from the ClusterPolicy to an NVIDIADriver or back, or the driver is switched off. Also nodes that the node selector of their DaemonSet no longer selects. The driver pods are then deleted at once, without any policy, while workloads run.",
                 "make the change in a maintenance window, after you have drained the nodes, or do not make it",
             ),
             Self::BlockingBudgets => (
@@ -371,8 +371,8 @@ impl PreflightCheck {
             Self::PausedOperands => (
                 "paused-operands",
                 Warns,
-                "Node labels with which the driver manager removed operands for an upgrade, on nodes where the driver is ready or absent. No controller brings the operands back.",
-                "set each label to the text before `paused-for-driver-upgrade`, or to true if there is none",
+                "On nodes whose driver is ready or absent: labels that the driver manager set to remove operands during an upgrade, and did not reset. No controller brings the operands back.",
+                "remove the suffix `_paused-for-driver-upgrade` from the value of each label; if the value is only `paused-for-driver-upgrade`, set the label to `true`",
             ),
             Self::Leftovers => (
                 "leftovers",

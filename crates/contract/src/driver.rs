@@ -7,6 +7,14 @@ use serde::{Deserialize, Serialize};
 
 use super::names;
 
+/// The steps of an upgrade without a hook, as a literal for messages that contain them.
+#[macro_export]
+macro_rules! manual_upgrade_steps {
+    () => {
+        "cordon and drain the node, delete its driver pod, and uncordon the node when the new pod is ready, one node at a time"
+    };
+}
+
 /// A kind of driver.
 #[derive(
     Clone,

@@ -165,25 +165,40 @@ pub enum ControllerWait {
 pub struct SlotHolder {
     /// The node.
     pub node: String,
-    /// Its state.
-    pub state: ControllerState,
-    /// Whether its upgrade failed.
-    pub failed: bool,
-    /// Whether it is cordoned.
-    pub cordoned: bool,
-    /// Whether it is known not to be Ready.
-    pub not_ready: bool,
+    /// Why it counts.
+    pub cause: HolderCause,
+}
+
+/// Why a node counts against a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HolderCause {
+    /// Its upgrade is in progress. The step is not named: the nodes that wait would have another
+    /// reason after each step.
+    InProgress,
+    /// Its upgrade failed.
+    Failed,
+    /// It cannot take workloads.
+    Unavailable {
+        /// Whether it is cordoned.
+        cordoned: bool,
+        /// Whether it is known not to be Ready.
+        not_ready: bool,
+    },
 }
 
 impl SlotHolder {
     fn from_entry(entry: &NodeEntry<'_>) -> Self {
-        Self {
-            node: entry.node.to_owned(),
-            state: entry.state,
-            failed: entry.state == ControllerState::Failed,
-            cordoned: entry.unschedulable,
-            not_ready: entry.ready == Some(false),
-        }
+        let cause = if entry.state == ControllerState::Failed {
+            HolderCause::Failed
+        } else if entry.state.is_in_progress() {
+            HolderCause::InProgress
+        } else {
+            HolderCause::Unavailable {
+                cordoned: entry.unschedulable,
+                not_ready: entry.ready == Some(false),
+            }
+        };
+        Self { node: entry.node.to_owned(), cause }
     }
 }
 

@@ -271,7 +271,7 @@ pub enum PassError {
         value: String,
     },
     /// The API server refused a write.
-    #[error("the API server refused the write `{write}`")]
+    #[error("the API server refused a write of NVIDIA's controller: `{write}`")]
     Refused {
         /// The write.
         write: PassWrite,

@@ -255,9 +255,10 @@ fn upgrades_off(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<Do
     Some(DoctorFinding::new("auto-upgrade-off", severity, outdated, text, remedy))
 }
 
-/// Finds nodes that a hook cordoned, if no hook is running that uncordons them.
+/// Finds nodes that a hook cordoned, if neither a hook nor `gpu-rollout abort` is running that
+/// uncordons them.
 fn unattended_cordons(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
-    if snapshot.phase().has_job() {
+    if is_attended(snapshot) {
         return None;
     }
     let traits = snapshot.settings.driver.traits();

@@ -92,12 +92,13 @@ impl HoldStatus {
     /// Returns the remedy if no hook is running.
     pub fn remedy() -> Remedy {
         Remedy::words(
-            "if the deployment is still running, wait: its last hook releases the nodes; otherwise, deploy the bundle again; only if you will not deploy it, run gpu-rollout abort, which releases the nodes with the driver that they have: NVIDIA's controller may then upgrade them",
+            "find out whether the deployment is still running (flux get helmreleases -A; argocd app list; with Helm or helmfile, the terminal or CI job): if it is, wait: its last hook releases the nodes; if not, repair the release that failed, and deploy the whole bundle again; only if you will not deploy it, run gpu-rollout abort, which releases the nodes with the driver that they have: NVIDIA's controller may then upgrade them",
         )
     }
 }
 
-/// Returns whether a hook is running that may release nodes or hold more.
+/// Returns whether a hook or `gpu-rollout abort` is running: it may release nodes, hold more, or
+/// uncordon them.
 pub(crate) fn is_attended(snapshot: &RolloutSnapshot) -> bool {
     let holds_lease = snapshot
         .holder

@@ -223,33 +223,33 @@ fn retry_vendors(snapshot: &RolloutSnapshot, node: &ObservedNode) -> RequestedCh
         ));
     }
     let broken = broken_driver_pod(snapshot, node).filter(|_| state == VendorState::Failed);
+    // Without a state, the controller upgrades the node only if its driver is out of date.
+    let next = (state != VendorState::Unrecognized || given_up)
+        .then(|| VendorState::UpgradeRequired.label().to_owned());
     let mut change = NodePatch::for_node(node);
     if broken.is_none() {
-        change.labels.insert(
-            traits.state_label.to_owned(),
-            Some(VendorState::UpgradeRequired.label().to_owned()),
-        );
+        change.labels.insert(traits.state_label.to_owned(), next.clone());
     }
     change.remove_attempt_times(node, traits);
     if given_up {
         change.annotations.insert(traits.requested.to_owned(), Some("true".to_owned()));
     }
-    match broken {
-        Some(pod) => RequestedChange::Restart {
+    if let Some(pod) = broken {
+        return RequestedChange::Restart {
             text: format!(
                 "delete pod {}/{}: NVIDIA's controller continues when the new pod is ready",
                 pod.namespace, pod.name
             ),
             pod,
             patch: (!change.is_empty()).then(|| Box::new(change)),
-        },
-        None => patch(
-            change,
-            format!(
-                "label {}={}: NVIDIA's controller upgrades it again",
-                traits.state_label,
-                VendorState::UpgradeRequired.label()
-            ),
-        ),
+        };
     }
+    let label = traits.state_label;
+    let text = match next {
+        Some(next) => format!("label {label}={next}: NVIDIA's controller upgrades it again"),
+        None => format!(
+            "remove label {label}: NVIDIA's controller determines the state of the node again"
+        ),
+    };
+    patch(change, text)
 }

@@ -199,9 +199,10 @@ fn vendors(wait: &ControllerWait, about: RemedyContext<'_>) -> Remedy {
         },
         ControllerWait::Skipped { label } => plain.run(format!("kubectl label node {node} {label}-")),
         ControllerWait::Parallel { holders, .. } | ControllerWait::Unavailable { holders, .. } => in_the_way(holders, plain),
-        ControllerWait::FailedBefore | ControllerWait::UnknownState { .. } => {
+        ControllerWait::FailedBefore => {
             Remedy::words(retry_by(settings.driver)).run(format!("gpu-rollout retry --yes {node}"))
         }
+        ControllerWait::UnknownState { .. } => plain.run(format!("gpu-rollout retry --yes {node}")),
         ControllerWait::FailedDriver { .. } | ControllerWait::DriverStarting { .. } => about.with_logs(plain),
         ControllerWait::Validating { pod, .. } => plain.inspect(format!("kubectl logs -n {} {pod} --all-containers", settings.operator_namespace)),
         _ => plain,

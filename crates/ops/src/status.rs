@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use contract::exit::ExitCode;
 use contract::record::RunRecord;
 use contract::user_request::UserRequest;
 use observed::Observed;
@@ -70,9 +71,10 @@ pub struct RolloutStatus {
     pub fleet: Vec<BlockingCondition>,
     /// Seconds after which a wait of the whole fleet needs manual action.
     pub fleet_wait_limit_seconds: u64,
-    /// Whether the run then fails.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub fleet_wait_ends_run: bool,
+    /// The verdict with which the run then fails; absent: it does not fail.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub fleet_wait_verdict: Option<ExitCode>,
     /// The nodes that need the driver, or whose plugin the hook replaces, sorted by name.
     pub nodes: Vec<NodeRow>,
     /// Notes for people, for example about what could not be read.
@@ -151,17 +153,21 @@ pub struct RunStatus {
 pub struct NodeRow {
     /// Name of the node.
     pub node: String,
-    /// How far the node is.
+    /// The progress of the node.
     pub stage: NodeStage,
     /// The node's state in the upgrade, with NVIDIA's name; absent: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     /// Whether the node is cordoned.
     pub cordoned: bool,
+    /// Since when the node is NotReady; absent: it is Ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_ready: Option<WaitStart>,
     /// The running driver version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub driver_now: Option<String>,
-    /// The requested driver version.
+    /// The driver version of the node's DaemonSet. The operator sets it some time after its custom
+    /// resource requests another one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub driver_wanted: Option<String>,
     /// Whether the driver pod is of the newest revision.
@@ -248,10 +254,10 @@ pub fn status(snapshot: &RolloutSnapshot) -> RolloutStatus {
         requests: snapshot.record.requests.clone(),
         totals,
         fleet_wait_limit_seconds: waiting::fleet_wait_limit(&snapshot.settings),
-        fleet_wait_ends_run: decided
+        fleet_wait_verdict: decided
             .fleet_waits()
             .next()
-            .is_some_and(|wait| waiting::ends_run(&wait.reason, snapshot)),
+            .and_then(|wait| waiting::fleet_verdict(&wait.reason, snapshot)),
         fleet: decided.fleet_waits().map(|wait| waiting::fleet(snapshot, wait)).collect(),
         nodes: rows,
         notes: snapshot

@@ -171,7 +171,7 @@ impl fmt::Display for DecisionNote {
                     "daemonset/{daemon_set} is not ready on {nodes}, but the rollout does not wait for it: {named}; hint: {advice}"
                 )
             }
-            Self::DaemonSetWantsNoPod => formatter.write_str("the DaemonSet schedules no pod"),
+            Self::DaemonSetWantsNoPod => formatter.write_str("the driver's DaemonSet schedules no pod: it selects no node"),
             Self::NoNodesWithDevice { device } => {
                 write!(
                     formatter,
@@ -196,7 +196,7 @@ impl fmt::Display for DecisionNote {
             Self::NoDraDriver { namespaces } => {
                 write!(
                     formatter,
-                    "no DRA driver in {}: no plugin to re-roll",
+                    "no DRA driver in the namespaces {}: there is no DRA plugin to replace",
                     namespaces.join(", ")
                 )
             }
@@ -221,7 +221,7 @@ impl fmt::Display for DecisionNote {
                 };
                 write!(
                     formatter,
-                    "the ConfigMap does not contain the configuration for {first}{more}: the hook restarts no plugin there"
+                    "the device plugin's ConfigMap does not contain the configuration for {first}{more}: the hook restarts no plugin there; add it, or correct the label nvidia.com/device-plugin.config of the node"
                 )
             }
             Self::DriverOfImage { nodes } => {
@@ -239,10 +239,10 @@ impl fmt::Display for DecisionNote {
                 )
             }
             Self::OperatorVersionUnknown => formatter
-                .write_str("the version of the operator is unknown, so the hook does not wake it"),
+                .write_str("the version of the operator is unknown, so the hook cannot wake NVIDIA's controller: upgrades may start later"),
             Self::HeldByOtherMode { nodes, mode } => write!(
                 formatter,
-                "a hook in another mode holds {}, and mode `{mode}` cannot release such holds: run `gpu-rollout abort`",
+                "a hook in another mode holds {}, and mode `{mode}` cannot release such holds: when no hook is running, run `gpu-rollout abort`; NVIDIA's controller may then upgrade these nodes",
                 with_noun(*nodes, "node")
             ),
             Self::PauseNotHeld { node, others, label, mode } => {

@@ -9,8 +9,8 @@ use ops::status::RolloutStatus;
 mod head;
 mod nodes;
 
-pub(in crate::cli) use nodes::driver;
 pub(super) use nodes::stage_text;
+pub(in crate::cli) use nodes::{driver, node_condition};
 
 /// Formats all rollouts. `all`: with one line for every node. `width`: of the terminal, in
 /// characters.

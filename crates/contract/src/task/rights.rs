@@ -86,7 +86,7 @@ pub const RIGHTS: &[Right] = &[
         (COORDINATION.group, COORDINATION.resource),
         &[COORDINATION.verb],
         Any,
-        "is recognized as a hook by the admission policies of all hook releases; no API server serves the resource",
+        "lets the admission policies of all hook releases recognize the hook; no API server serves this resource",
     )
     .when(RightCondition::AdmissionPolicy),
     right(
@@ -111,7 +111,7 @@ pub const RIGHTS: &[Right] = &[
         ("nvidia.com", "clusterpolicies"),
         WATCH,
         ClusterPolicy,
-        "reads which policy is in force, and whether the operator would act at the same time as the hook",
+        "reads the live spec, and whether the operator would act at the same time as the hook",
     )
     .with(Driver::Gpu),
     right(
@@ -129,7 +129,7 @@ pub const RIGHTS: &[Right] = &[
         ("mellanox.com", "nicclusterpolicies"),
         WATCH,
         NicClusterPolicy,
-        "reads which policy is in force, and whether the operator would act at the same time as the hook",
+        "reads the live spec, and whether the operator would act at the same time as the hook",
     )
     .with(Driver::Ofed),
     right(
@@ -173,7 +173,7 @@ pub const RIGHTS: &[Right] = &[
         ("maintenance.nvidia.com", "nodemaintenances"),
         WATCH,
         Any,
-        "reads which nodes are in maintenance by others",
+        "reads which nodes others have put into maintenance",
     ),
     right(
         PREFLIGHT,
@@ -352,7 +352,7 @@ pub const RIGHTS: &[Right] = &[
         ("maintenance.nvidia.com", "nodemaintenances"),
         WATCH,
         Any,
-        "waits for nodes that are in maintenance by others",
+        "waits for nodes that others have put into maintenance",
     ),
     right(
         DRIVE,
@@ -402,7 +402,7 @@ pub const RIGHTS: &[Right] = &[
         ("maintenance.nvidia.com", "nodemaintenances"),
         WATCH,
         Any,
-        "waits for nodes that are in maintenance by others",
+        "waits for nodes that others have put into maintenance",
     ),
     right(
         DRIVE,
@@ -410,7 +410,7 @@ pub const RIGHTS: &[Right] = &[
         ("", "pods"),
         &["delete"],
         Any,
-        "restarts the driver pod of an empty node",
+        "deletes the driver pod of a node, so that its DaemonSet starts a new one",
     ),
     right(
         REROLL,
@@ -462,7 +462,7 @@ pub const RIGHTS: &[Right] = &[
         ("apps", "controllerrevisions"),
         WATCH,
         Any,
-        "reads which pods their DaemonSet replaces itself",
+        "reads which pods the DaemonSet controller replaces without the hook",
     ),
     right(
         RESTART,

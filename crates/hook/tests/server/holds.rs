@@ -223,9 +223,9 @@ async fn hold_killed_at_any_write_is_completed() {
 
 /// Returns the snapshot for `doctor`, `status` and `why` after the last Job after the operator's
 /// release has ended.
-async fn look(world: &World) -> RolloutSnapshot {
-    let settings =
-        Settings { tasks: vec![Task::Preflight, Task::Settle, Task::Wake, Task::Reroll], ..post() };
+async fn look(world: &World, mode: Mode) -> RolloutSnapshot {
+    let tasks = vec![Task::Preflight, Task::Settle, Task::Wake, Task::Reroll];
+    let settings = Settings { tasks, mode, ..post() };
     world.install(&settings, "job-ended");
     world.edit("jobs", OPERATOR, &settings.release, |job| {
         job["status"]["conditions"] = json!([{"type": "Complete", "status": "True"}]);
@@ -250,13 +250,13 @@ async fn look(world: &World) -> RolloutSnapshot {
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn held_nodes_without_hook_are_named() {
     let world = world();
-    let snapshot = look(&world).await;
+    let snapshot = look(&world, Mode::Assist).await;
     assert!(
         examine(&snapshot, &status(&snapshot)).iter().all(|finding| finding.check != "held-nodes"),
         "no node is held"
     );
     world.ends(world.start_with(&pre(), "pre-a", "job-pre")).await;
-    let snapshot = look(&world).await;
+    let snapshot = look(&world, Mode::Assist).await;
     let status = status(&snapshot);
     assert!(status.holds_unattended);
     let held = status.nodes[0].held.clone().unwrap();
@@ -286,7 +286,7 @@ async fn held_nodes_without_hook_are_named() {
 async fn held_nodes_before_the_new_operator_are_called_held() {
     let world = world();
     world.ends(world.start_with(&pre(), "pre-a", "job-pre")).await;
-    drop(look(&world).await);
+    drop(look(&world, Mode::Assist).await);
     world.edit("jobs", OPERATOR, &post().release, |job| job["status"] = json!({"active": 1}));
     let client = world.server.client("person");
     let release = Some(format!("{OPERATOR}/{}", post().release));
@@ -298,4 +298,29 @@ async fn held_nodes_before_the_new_operator_are_called_held() {
     let waiting = status.nodes[0].waiting.clone().unwrap();
     assert_eq!((waiting.reason, waiting.resolves_itself), ("Held", true));
     assert!(waiting.text.starts_with("held by"), "{}", waiting.text);
+}
+
+/// Regression (P7): `doctor` did not name the holds of mode `steer` while no hook was running.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn steered_nodes_without_hook_are_named() {
+    let world = world();
+    let traits = Driver::Gpu.traits();
+    for index in 0..NODES {
+        world.edit("nodes", "", &format!("gpu-{index}"), |node| {
+            node["metadata"]["annotations"][traits.hold] = json!("steer");
+            node["metadata"]["labels"][traits.skip_label] = json!("true");
+        });
+    }
+    let snapshot = look(&world, Mode::Steer).await;
+    let status = status(&snapshot);
+    assert!(status.holds_unattended);
+    for row in &status.nodes {
+        let held = row.held.clone().unwrap();
+        assert_eq!((held.purpose, held.release), ("steer", None));
+        let waiting = row.waiting.clone().unwrap();
+        assert_eq!((waiting.reason, waiting.resolves_itself), ("NotRunning", false));
+    }
+    let found = examine(&snapshot, &status);
+    let finding = found.iter().find(|finding| finding.check == "held-nodes").unwrap();
+    assert_eq!(finding.nodes, ["gpu-0", "gpu-1", "gpu-2"]);
 }

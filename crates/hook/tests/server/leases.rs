@@ -106,6 +106,24 @@ async fn dead_holder_is_followed_after_lease_expiry() {
     }
 }
 
+/// Regression (P17): nothing limited how long a killed hook was missing.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn next_pod_takes_over_as_soon_as_lease_expires() {
+    let mut world = World::at_rest(2);
+    world.upgrade(&[1, 0]);
+    let first = world.start("pod-a", "job-1");
+    world.pass(5).await;
+    assert_eq!(world.holder().as_deref(), Some("pod-a"));
+    first.handle.abort();
+    let killed = world.second();
+    let second = world.start("pod-b", "job-1");
+    while world.holder().as_deref() != Some("pod-b") {
+        world.pass(1).await;
+        assert!(world.second() - killed <= i64::from(LEASE_SECONDS) + 1, "{}", world.second());
+    }
+    assert_eq!(world.ends(second).await.code, ExitCode::Success);
+}
+
 fn held(world: &World, holder: &str, seconds: u32) {
     let now = world.clock.now();
     let time = now.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();

@@ -34,6 +34,7 @@ mod records;
 mod refusals;
 mod reports;
 mod restarts;
+mod retries;
 mod signals;
 mod socket;
 mod truth;

@@ -1,7 +1,6 @@
 //! The properties of each wait: its name, whether it can end without manual action, and the hint.
 
-use super::super::state::ControllerState;
-use super::{ControllerWait, SlotHolder};
+use super::{ControllerWait, HolderCause, SlotHolder};
 
 /// What to do while pods leave a node.
 const PODS_LEAVE: &str = "wait: the pods have their grace periods; if they stay, find out which PodDisruptionBudget or finalizer keeps them";
@@ -32,12 +31,15 @@ impl ControllerWait {
             Self::SandboxWorkloads => (
                 "SandboxWorkloads",
                 false,
-                "use mode drive; or upgrade by hand: cordon and drain the node, delete its driver pod, and uncordon the node when the new pod is ready, one node at a time",
+                concat!("use mode drive; or upgrade by hand: ", contract::manual_upgrade_steps!(),),
             ),
             Self::Off => (
                 "Off",
                 false,
-                "set autoUpgrade to true (in driver.upgradePolicy; for the OFED driver, in ofedDriver.upgradePolicy) and deploy again; or upgrade by hand: cordon and drain the node, delete its driver pod, and uncordon the node when the new pod is ready, one node at a time",
+                concat!(
+                    "set autoUpgrade to true (in driver.upgradePolicy; for the OFED driver, in ofedDriver.upgradePolicy) and deploy again; or upgrade by hand: ",
+                    contract::manual_upgrade_steps!(),
+                ),
             ),
             Self::Blocked { error } => (
                 "Blocked",
@@ -60,7 +62,7 @@ impl ControllerWait {
             Self::Parallel { holders, ahead, .. } => (
                 "Parallel",
                 !ahead.is_empty() || holders.iter().any(SlotHolder::can_resolve),
-                if holders.iter().any(|holder| holder.failed) {
+                if holders.iter().any(|holder| holder.cause == HolderCause::Failed) {
                     "repair the failed nodes, which keep their slots, or raise maxParallelUpgrades"
                 } else {
                     "wait: the node's upgrade starts when another node is done"
@@ -113,7 +115,7 @@ impl ControllerWait {
             Self::UnknownState { .. } => (
                 "UnknownState",
                 false,
-                "remove the node's label nvidia.com/gpu-driver-upgrade-state (for the OFED driver, nvidia.com/ofed-driver-upgrade-state): NVIDIA's controller determines the state again",
+                "retry the node: this removes the label with the state, and NVIDIA's controller determines the state again",
             ),
         }
     }
@@ -122,7 +124,10 @@ impl ControllerWait {
 impl SlotHolder {
     /// Returns whether the node frees its slot without manual action.
     pub fn can_resolve(&self) -> bool {
-        (self.state.is_in_progress() && self.state != ControllerState::Failed)
-            || (self.not_ready && !self.cordoned && !self.failed)
+        match self.cause {
+            HolderCause::InProgress => true,
+            HolderCause::Failed => false,
+            HolderCause::Unavailable { cordoned, not_ready } => not_ready && !cordoned,
+        }
     }
 }

@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use contract::count::with_noun;
 
 use super::super::predict::PredictedStep;
-use super::super::state::{ControllerState, ExplainedState};
-use super::{ControllerWait, SlotHolder};
+use super::super::state::ExplainedState;
+use super::{ControllerWait, HolderCause, SlotHolder};
 
 /// Maximum number of names in a message.
 const NAMED: usize = 5;
@@ -201,24 +201,15 @@ impl fmt::Display for HolderNames<'_> {
 
 /// Returns why the node counts against the limit.
 fn holder_words(holder: &SlotHolder) -> Vec<&'static str> {
-    let state = match holder.state {
-        ControllerState::Failed => Some("failed, keeps its slot"),
-        // It counts for another reason.
-        ControllerState::Unknown | ControllerState::UpgradeRequired | ControllerState::Done => None,
-        ControllerState::CordonRequired
-        | ControllerState::WaitForJobsRequired
-        | ControllerState::PodDeletionRequired
-        | ControllerState::DrainRequired
-        | ControllerState::NodeMaintenanceRequired
-        | ControllerState::PostMaintenanceRequired
-        | ControllerState::PodRestartRequired
-        | ControllerState::ValidationRequired
-        | ControllerState::UncordonRequired
-        | ControllerState::Unrecognized => Some(holder.state.meaning()),
-    };
-    let cordoned = holder.cordoned.then_some("cordoned");
-    let not_ready = holder.not_ready.then_some("not Ready");
-    [state, cordoned, not_ready].into_iter().flatten().collect()
+    match holder.cause {
+        HolderCause::InProgress => vec!["in progress"],
+        HolderCause::Failed => vec!["failed, keeps its slot"],
+        HolderCause::Unavailable { cordoned, not_ready } => {
+            let (cordoned, not_ready) =
+                (cordoned.then_some("cordoned"), not_ready.then_some("NotReady"));
+            cordoned.into_iter().chain(not_ready).collect()
+        }
+    }
 }
 
 /// `; next: gpu-1, gpu-2`

@@ -216,6 +216,7 @@ fn row_lies(row: &NodeRow, status: &RolloutStatus, moment: &SimulatedMoment<'_>)
     claim(node.is_some_and(|node| node.unschedulable == row.cordoned), "not cordoned as shown");
     let moves = waiting.is_some_and(|waiting| !waiting.needs_action());
     let is_ready = node.is_some_and(|node| node.ready);
+    claim(row.not_ready.is_none() == is_ready, "not Ready or NotReady as shown");
     claim(row.end.is_none() || moves && is_ready, "has an end, and does not move");
     claim(row.end.is_none_or(|end| end >= status.at), "has an end in the past");
     lies

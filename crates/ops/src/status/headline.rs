@@ -39,23 +39,19 @@ pub struct Headline {
     pub attention: Attention,
     /// The cause, or the progress, for people.
     pub text: String,
-    /// Whether waiting does no harm; absent: there is nothing to wait for.
+    /// Whether waiting does harm; absent: there is nothing to wait for.
     pub wait: Option<WaitAnswer>,
 }
 
-/// Whether waiting does no harm.
+/// Whether waiting does harm.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WaitAnswer {
-    /// The answer.
-    pub is_safe: bool,
-    /// Why, or until when, for people; may be empty.
-    pub text: String,
-}
-
-impl WaitAnswer {
-    fn safe(text: &str) -> Self {
-        Self { is_safe: true, text: text.to_owned() }
-    }
+pub enum WaitAnswer {
+    /// Waiting does no harm. Why, or until when, for people; may be empty.
+    Safe(String),
+    /// Waiting does no harm for a short time. For how long, and what happens then, for people.
+    SafeFor(String),
+    /// Waiting does harm. Why, for people.
+    Unsafe(String),
 }
 
 impl RolloutStatus {
@@ -65,12 +61,15 @@ impl RolloutStatus {
         let urgent: Vec<&Advice<'_>> =
             advice.iter().filter(|advice| advice.urgency < Urgency::Paused).collect();
         if let Some(first) = urgent.first() {
-            let wait =
-                Some(self.harm_of_waiting(
-                    "no affected node is out of service; the rollout stands still",
-                ));
             let is_aborted = self.run.as_ref().is_some_and(|run| run.phase == RunPhase::Aborted)
                 && urgent.iter().all(|advice| advice.reason == NOT_RUNNING);
+            let standstill = if is_aborted && self.pauses.is_empty() {
+                "a deployer that retries starts the rollout again; gpu-rollout pause prevents that"
+            } else {
+                "the rollout stands still"
+            };
+            let safe = format!("no affected node is out of service; {standstill}");
+            let wait = Some(self.harm_of_waiting(&safe));
             let (attention, text) = if is_aborted {
                 (Attention::Aborted, self.aborted_text())
             } else {
@@ -86,7 +85,7 @@ impl RolloutStatus {
         let progress = |why: &str| Headline {
             attention: Attention::InProgress,
             text: format!("nothing to do{why}"),
-            wait: Some(WaitAnswer::safe(&limit)),
+            wait: Some(WaitAnswer::Safe(limit.clone())),
         };
         if let Some(text) = self.failed_run() {
             let wait = Some(self.harm_of_waiting("no node waits for a hook"));
@@ -95,7 +94,10 @@ impl RolloutStatus {
         if let Some(waiting) = self.fleet.first() {
             let limit_seconds = i64::try_from(self.fleet_wait_limit_seconds).unwrap_or(i64::MAX);
             let longest = SignedDuration::from_secs(limit_seconds);
-            let then = if self.fleet_wait_ends_run { "the run fails" } else { "act" };
+            let then = self.fleet_wait_verdict.map_or_else(
+                || "act".to_owned(),
+                |code| format!("the run fails ({}, exit code {})", code.name(), code.number()),
+            );
             let text = format!(
                 "the whole fleet ({}); {then} if it waits longer than {}",
                 waiting.reason,
@@ -104,18 +106,20 @@ impl RolloutStatus {
             let fails_at = waiting
                 .since
                 .at
-                .filter(|_| self.fleet_wait_ends_run)
+                .filter(|_| self.fleet_wait_verdict.is_some())
                 .and_then(|at| at.checked_add(longest).ok());
-            let limit = match fails_at {
-                Some(at) => {
-                    format!("only for {}: then the run fails", format_remaining(at, self.at))
-                }
-                None if self.fleet_wait_ends_run => {
-                    format!("only for {} at most: then the run fails", format_duration(longest))
-                }
-                None => limit,
-            };
-            let wait = Some(WaitAnswer::safe(&limit));
+            let then = "then the run fails, and you must deploy the bundle again";
+            let wait = Some(match fails_at {
+                Some(at) => WaitAnswer::SafeFor(format!(
+                    "only for {}: {then}",
+                    format_remaining(at, self.at)
+                )),
+                None if self.fleet_wait_verdict.is_some() => WaitAnswer::SafeFor(format!(
+                    "for less than {}: {then}",
+                    format_duration(longest)
+                )),
+                None => WaitAnswer::Safe(limit),
+            });
             return Headline { attention: Attention::Waiting, text, wait };
         }
         let late = self.totals.no_eta.as_ref().is_some_and(|no_eta| no_eta.reason == "node-late");
@@ -220,13 +224,10 @@ impl RolloutStatus {
         let out: Vec<String> =
             self.nodes.iter().filter(is_out).map(|row| row.node.clone()).collect();
         if out.is_empty() {
-            return WaitAnswer::safe(safe);
+            return WaitAnswer::Safe(safe.to_owned());
         }
         let are = if out.len() == 1 { "is" } else { "are" };
-        WaitAnswer {
-            is_safe: false,
-            text: format!("{} {are} out of service until you act", listed(&out)),
-        }
+        WaitAnswer::Unsafe(format!("{} {are} out of service until you act", listed(&out)))
     }
 }
 

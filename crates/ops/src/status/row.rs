@@ -17,7 +17,7 @@ use planner::spec::driver_daemon_sets;
 use super::super::hold_status::HoldStatus;
 use super::super::image::{running, version};
 use super::super::observe::RolloutSnapshot;
-use super::super::wait_start::WaitStartSources;
+use super::super::wait_start::{WaitStart, WaitStartSources};
 use super::{NodeRow, waiting};
 
 /// The condition of the DRA kubelet plugin of a node.
@@ -74,6 +74,7 @@ pub(super) fn row(
         stage,
         state: state.clone(),
         cordoned: node.unschedulable,
+        not_ready: (!node.ready).then_some(WaitStart { at: node.ready_since, by: None }),
         driver_now: running,
         driver_wanted: wanted.map(version),
         driver_current: pod.as_ref().is_none_or(|pod| pod.newest),

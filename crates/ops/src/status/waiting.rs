@@ -2,6 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
+use contract::exit::ExitCode;
 use contract::settings::{Reroll, Settings};
 use nvidia_upgrade::explain::ControllerWait;
 use observed::ObservedNode;
@@ -236,12 +237,14 @@ pub(super) fn fleet(snapshot: &RolloutSnapshot, wait: &Wait) -> BlockingConditio
     }
 }
 
-/// Returns whether the run fails if the whole fleet waits for this reason for too long. While the
-/// device plugin's configuration is missing, the run continues with drivers and DRA plugins.
-pub(super) fn ends_run(reason: &Reason, snapshot: &RolloutSnapshot) -> bool {
+/// Returns the verdict with which the run fails if the whole fleet waits for this reason for too
+/// long, or `None` if it does not fail. While the device plugin's configuration is missing, the run
+/// continues with drivers and DRA plugins.
+pub(super) fn fleet_verdict(reason: &Reason, snapshot: &RolloutSnapshot) -> Option<ExitCode> {
     let is_of_config =
         matches!(reason, Reason::ConfigMissing { .. } | Reason::ConfigNotApplied { .. });
-    snapshot.phase().has_job() && reason.ends_run() && !is_of_config
+    let ends_run = snapshot.phase().has_job() && reason.ends_run() && !is_of_config;
+    ends_run.then(|| reason.exit_code())
 }
 
 /// Returns the nodes that hold the slots for which the node waits, and that do not free them by

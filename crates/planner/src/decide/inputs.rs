@@ -11,6 +11,7 @@ use crate::memory::RunMemory;
 use crate::node::{DriverOperands, is_driver_node, node_tainted};
 use crate::operands::OperandSets;
 use crate::reason::Reason;
+use crate::reason::upgrade::UpgradeReason;
 use contract::driver::{Driver, DriverTraits};
 use contract::exit::ExitCode;
 use contract::settings::{DraRequired, Settings};
@@ -76,6 +77,14 @@ impl<'a> FleetInputs<'a> {
 
     pub(super) fn has(&self, task: Task) -> bool {
         self.settings.has(task)
+    }
+
+    /// Returns whether a node that waits for this reason is the same to the run, whatever the
+    /// reason's numbers and names are: mode `drive` stores the reason nowhere, and the run record
+    /// contains neither what NVIDIA's controller waits for nor which nodes reach a limit.
+    pub(super) fn is_only_described(&self, reason: &Reason) -> bool {
+        let is_refused = matches!(reason, Reason::Upgrading(UpgradeReason::Refused(_)));
+        self.has(Task::Drive) || is_refused || reason.asks_why()
     }
 
     /// Returns whether the time of the run is over.

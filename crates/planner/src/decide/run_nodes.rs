@@ -331,9 +331,9 @@ impl<'a> RunNodes<'a> {
     }
 
     /// Sets the reason of a candidate that is not examined, if it is of the same kind as before, and
-    /// if no record contains it: only mode `drive` stores it nowhere. Returns whether it did.
+    /// if no record contains more than its kind. Returns whether it did.
     pub(super) fn describe_candidate(&mut self, name: &str, reason: &Arc<Reason>) -> bool {
-        if self.place(name).is_some() || !self.fleet.has(Task::Drive) {
+        if self.place(name).is_some() || !self.fleet.is_only_described(reason) {
             return false;
         }
         let known = self.kept.waits.get(name).filter(|wait| wait.reason.name() == reason.name());

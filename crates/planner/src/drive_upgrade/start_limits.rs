@@ -191,6 +191,18 @@ pub enum StartRefusal {
     },
 }
 
+impl StartRefusal {
+    /// Forgets which nodes reach the limit: they change all the time.
+    pub(crate) fn forget_holders(&mut self) {
+        match self {
+            Self::Paused { .. } => {}
+            Self::Slots { holders, .. }
+            | Self::Unavailable { holders, .. }
+            | Self::Group { holders, .. } => *holders = Arc::default(),
+        }
+    }
+}
+
 impl<'a> StartThrottle<'a> {
     /// Creates the limits for the nodes of two disjoint parts of the fleet.
     pub(crate) fn new(upgrade: &'a UpgradeSettings, fleet: [&'a ThrottledFleet; 2]) -> Self {

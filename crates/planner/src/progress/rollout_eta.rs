@@ -97,7 +97,10 @@ impl fmt::Display for NoEta {
             }
             Self::NodeLate { node } => write!(out, "node {node} takes longer than expected"),
             Self::StartUnknown { node } => {
-                write!(out, "the run record does not say since when node {node} has been waiting")
+                write!(
+                    out,
+                    "it is not recorded when the upgrade or the wait of node {node} started"
+                )
             }
             Self::NotStarted { node } => {
                 write!(out, "the upgrade of node {node} has not started although a slot is free")

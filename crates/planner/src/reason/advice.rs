@@ -51,7 +51,7 @@ impl Reason {
                 "wait; if this lasts, the operator's pod hangs: delete it, and its Deployment starts another one"
             }
             Self::OperatorNotLeading { .. } => {
-                "wait: the newest pod becomes the leader when the old Lease expires (15 s with Helm, 65 s with OLM); if it does not, check the operator's log and lease/53822513.nvidia.com"
+                "wait: the newest pod becomes the leader when the operator's Lease of the old pod expires (15 s with Helm, 65 s with OLM); if it does not, check the operator's log and lease/53822513.nvidia.com"
             }
             Self::OperatorNotSeen { .. } => "wait: a leader renews its Lease every two seconds",
             Self::OperatorActing { .. } => "wait: the GPU Operator may still change its DaemonSets",
@@ -81,16 +81,16 @@ impl Reason {
                 "fix the problem in the operator's message: the operator keeps trying"
             }
             Self::PolicyIgnored { .. } => {
-                "set rollout.clusterPolicy to the ClusterPolicy that owns the operator's DaemonSets (see their metadata.ownerReferences); never delete that one: its DaemonSets and their drivers would go with it"
+                "set rollout.clusterPolicy to the ClusterPolicy that owns the operator's DaemonSets (see their metadata.ownerReferences); never delete that ClusterPolicy: the operator's DaemonSets, and with them the drivers, would go with it"
             }
             Self::DriverLeftOver { .. } => {
-                "cordon and drain the DaemonSet's nodes, then delete the DaemonSet, which removes the driver from all of them: the operator itself deletes only nvidia-driver-daemonset, never a DaemonSet for one kernel or one RHCOS release"
+                "the operator deletes only nvidia-driver-daemonset, never a DaemonSet for one kernel or one RHCOS release, so delete this one yourself: cordon and drain its nodes first, because this removes the driver from all of them"
             }
             Self::SpecNotObserved { .. } => {
                 "wait: the operator and the DaemonSet controller usually act within seconds; if they do not, the operator's log says why"
             }
             Self::DaemonSetMissing { .. } => {
-                "check the operator's log and the conditions of the ClusterPolicy (and of the NVIDIADrivers); the operator also needs the operating system and kernel labels of the nodes to create a driver DaemonSet (node-feature-discovery)"
+                "check the operator's log and the conditions of the ClusterPolicy (and of the NVIDIADrivers); the operator also needs the operating system and kernel labels of the nodes (node-feature-discovery) to create the driver's DaemonSet"
             }
             Self::NodesUndiscovered { .. } => {
                 "check the worker pods of node-feature-discovery on the ready nodes that have none of its labels"
@@ -99,7 +99,7 @@ impl Reason {
                 "check whether the pods of node-feature-discovery exist and run (chart value nfd.enabled)"
             }
             Self::NoGpuNodes { .. } => {
-                "if the cluster should have GPU nodes, check node-feature-discovery; if not, wait until the operator reports that there are none"
+                "if the cluster should have GPU nodes, check node-feature-discovery; if not, wait until the operator reports `NoGPUNodes`"
             }
             Self::NodeNotLabeled => {
                 "find out in the operator's log why it has not labeled the node"
@@ -107,8 +107,11 @@ impl Reason {
             Self::NodeWithoutDaemonSet => {
                 "compare the operating system and kernel labels of the node (node-feature-discovery) with the node selectors of the driver DaemonSets, and check the operator's log"
             }
+            Self::NodeInOtherPool { found: None, .. } => {
+                "wait: the operator sets the label; if it does not within a few minutes, check the operator's log"
+            }
             Self::NodeInOtherPool { .. } => {
-                "the label decides which NVIDIADriver governs the node; to keep it that way, undo the change of the node label that nodeSelector matches; to move the node, cordon and drain it, then set nvidia.com/gpu-operator.driver.owner to the NVIDIADriver that selects the node: this replaces the driver pod at once"
+                "the label nvidia.com/gpu-operator.driver.owner decides which NVIDIADriver governs the node; to leave the node where it is, change its other labels back, so that only the NVIDIADriver in this label selects it; to move the node, cordon and drain it, then set this label to the NVIDIADriver that selects the node: this replaces the driver pod at once"
             }
             Self::NodeNotReady { .. } => {
                 "repair the node, or raise rollout.tolerateNotReady, the number of NotReady nodes that the run accepts; only if the machine will not come back, delete the node (kubectl delete node)"
@@ -120,7 +123,10 @@ impl Reason {
                 "free resources for the driver pod, or correct taints and selectors"
             }
             Self::DriverOutOfDate { .. } => {
-                "if autoUpgrade is true, wait: NVIDIA's controller upgrades the node when driver.upgradePolicy allows; otherwise, deploy a bundle in mode drive, or upgrade by hand: cordon and drain the node, delete its driver pod, and uncordon the node when the new pod is ready, one node at a time"
+                concat!(
+                    "if autoUpgrade is true, wait: NVIDIA's controller upgrades the node when driver.upgradePolicy allows; otherwise, deploy a bundle in mode drive, or upgrade by hand: ",
+                    contract::manual_upgrade_steps!(),
+                )
             }
             Self::DriverNotReady { .. } => {
                 "check the driver pod's log: kubectl logs POD -c nvidia-driver-ctr"
@@ -157,7 +163,7 @@ impl Reason {
                 "wait: the DaemonSet replaces its pods as its update strategy allows (kubectl rollout status)"
             }
             Self::NodeTainted { .. } => {
-                "remove the taint, or let the operator's pods tolerate it (daemonsets.tolerations); to leave the node out, drain it and label it nvidia.com/gpu.deploy.operands=false, which removes its driver and device plugin"
+                "remove the taint, or let the operands tolerate it (daemonsets.tolerations); to leave the node out, drain it and label it nvidia.com/gpu.deploy.operands=false, which removes its driver and device plugin"
             }
             Self::MigReconfiguring { .. } => {
                 "wait: the MIG manager is reconfiguring the node; if it does not finish, check its log on the node"

@@ -87,6 +87,9 @@ impl Reason {
         {
             *why = None;
         }
+        if let Self::Upgrading(UpgradeReason::Refused(refusal)) = &mut lasting {
+            refusal.forget_holders();
+        }
         if let Self::ToolkitOutdated { awaited } | Self::OperandOutdated { awaited, .. } =
             &mut lasting
             && awaited.as_ref().is_some_and(|node| node.is_ready)

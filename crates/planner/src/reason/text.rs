@@ -58,8 +58,8 @@ impl fmt::Display for Reason {
                     Some(holder) if *silent => {
                         write!(out, "no renewal of its Lease (`{holder}`) has been observed")
                     }
-                    Some(holder) => write!(out, "the Lease is held by `{holder}`"),
-                    None => write!(out, "the Lease has no holder"),
+                    Some(holder) => write!(out, "the operator's Lease is held by `{holder}`"),
+                    None => write!(out, "the operator's Lease has no holder"),
                 }
             }
             Self::OperatorNotSeen { deployment, namespace, holder, limit_seconds } => {
@@ -92,7 +92,7 @@ impl fmt::Display for Reason {
             Self::PolicyIgnored { name } => {
                 write!(
                     out,
-                    "the operator ignores ClusterPolicy `{name}`: its DaemonSets belong to another custom resource"
+                    "the operator ignores ClusterPolicy `{name}`: the operator's DaemonSets belong to another custom resource"
                 )
             }
             Self::DriverLeftOver { daemon_set } => {
@@ -128,7 +128,7 @@ impl fmt::Display for Reason {
             Self::DaemonSetMissing { what } => {
                 write!(
                     out,
-                    "nodes need the {what}, but the operator has not created the driver's DaemonSet"
+                    "nodes need the {what}, but the operator has not created a DaemonSet for it"
                 )
             }
             Self::NodesUndiscovered { device, count } => {
@@ -273,7 +273,7 @@ impl fmt::Display for Reason {
             }
             Self::DraMissing { namespaces } => write!(
                 out,
-                "a DRA driver is required, but there is none in {}",
+                "a DRA driver is required, but there is none in the namespaces {}",
                 namespaces.join(", ")
             ),
             Self::DraScheduledNowhere { daemon_set } => {

@@ -285,6 +285,18 @@ impl fmt::Display for StartRefusal {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Paused { key } => write!(out, "{key} is 0, so no upgrade starts"),
+            Self::Slots { limit, holders } if holders.is_empty() => {
+                write!(out, "no slot is free (limit: {limit})")
+            }
+            Self::Unavailable { limit, holders, .. } if holders.is_empty() => {
+                write!(out, "as many nodes are unavailable as the limit allows ({limit})")
+            }
+            Self::Group { group, limit, holders } if holders.is_empty() => {
+                write!(
+                    out,
+                    "as many nodes of topology group `{group}` are unavailable as the limit allows ({limit})"
+                )
+            }
             Self::Slots { limit, holders } => {
                 write!(
                     out,

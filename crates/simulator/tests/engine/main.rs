@@ -14,7 +14,7 @@ mod foreign;
 mod found;
 mod kills;
 mod makespan;
-mod measured;
+mod measured_rollouts;
 mod mutations;
 mod nvidia_drivers;
 mod ofed;

@@ -54,24 +54,28 @@ fn headline_lines(headline: &Headline) -> Vec<String> {
         Attention::InProgress => "in progress",
         Attention::Done => "done",
     };
-    let wait = wait.as_ref().map(|WaitAnswer { is_safe, text }| {
-        let answer = if *is_safe { "yes" } else { "no" };
-        let why = if text.is_empty() { String::new() } else { format!(" ({text})") };
-        format!("safe to wait: {answer}{why}")
+    let wait = wait.as_ref().map(|answer| {
+        let answer = match answer {
+            WaitAnswer::Safe(why) if why.is_empty() => "yes".to_owned(),
+            WaitAnswer::Safe(why) => format!("yes ({why})"),
+            WaitAnswer::SafeFor(time) => time.clone(),
+            WaitAnswer::Unsafe(why) => format!("no ({why})"),
+        };
+        format!("safe to wait: {answer}")
     });
     std::iter::once(format!("{lead}: {text}")).chain(wait).collect()
 }
 
 fn run_text(run: &RunStatus, is_paused: bool, now: Timestamp) -> String {
     match (run.phase, run.verdict) {
-        (RunPhase::Never, _) => "none so far".to_owned(),
+        (RunPhase::Never, _) => "none so far: the hook of this release has not started".to_owned(),
         (RunPhase::Starting, _) => "starting".to_owned(),
         (RunPhase::Running, _) => format!("running for {}", format_age(run.started_at, now)),
         (RunPhase::WaitsForLease, _) => {
             "waiting until the Lease is free, which another hook holds".to_owned()
         }
         (RunPhase::BetweenPods, _) => {
-            "no running pod: the last one failed; the Job replaces a failed pod within a minute, at most twice in a run".to_owned()
+            "its pod failed; the Job starts a new one within a minute (at most two times in a run)".to_owned()
         }
         (RunPhase::Ended, Some(verdict)) => {
             format!(
@@ -108,8 +112,13 @@ fn time_limit(run: &RunStatus, status: &RolloutStatus) -> Option<String> {
         _ => "NVIDIA's controller continues without it",
     };
     let code = ExitCode::Budget;
+    let lead = if status.fleet_wait_verdict.is_some() {
+        "time limit, if the wait of the fleet ends before"
+    } else {
+        "time limit"
+    };
     Some(format!(
-        "time limit: in {} ({deadline:.0}). If nodes are not done by then, the run fails ({}, exit code {}). {then}. To continue, deploy the bundle again",
+        "{lead}: in {} ({deadline:.0}). If nodes are not done by then, the run fails ({}, exit code {}). {then}. To continue, deploy the bundle again",
         format_remaining(deadline, status.at),
         code.name(),
         code.number()

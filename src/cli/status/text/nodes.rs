@@ -79,12 +79,11 @@ fn thin(rows: Vec<&NodeRow>) -> (Vec<&NodeRow>, BTreeMap<&'static str, usize>) {
 }
 
 fn cells(row: &NodeRow, now: Timestamp) -> Vec<String> {
-    let state = stage_text(row);
     let or_none = |text: Option<String>| text.unwrap_or_else(|| NONE.to_owned());
     let waiting = row.waiting.as_ref();
     vec![
         row.node.clone(),
-        if row.cordoned { format!("{state}, cordoned") } else { state.to_owned() },
+        format!("{}{}", stage_text(row), node_condition(row)),
         driver(row),
         row.plugin.map_or(NONE, |plugin| plugin.name()).to_owned(),
         or_none(row.end.map(|end| format_remaining(end, now))),
@@ -101,6 +100,13 @@ pub(in crate::cli::status) fn stage_text(row: &NodeRow) -> &'static str {
         None if row.stage == NodeStage::Unknown => "unknown (not checked)",
         None => row.stage.name(),
     }
+}
+
+/// Returns what the node itself is, after its stage: cordoned, NotReady.
+pub(in crate::cli) fn node_condition(row: &NodeRow) -> String {
+    let cordoned = if row.cordoned { ", cordoned" } else { "" };
+    let not_ready = if row.not_ready.is_some() { ", NotReady" } else { "" };
+    format!("{cordoned}{not_ready}")
 }
 
 /// `580.105.08 → 580.126.20`

@@ -3,6 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use contract::driver::Driver;
+use contract::exit::ExitCode;
 use contract::user_request::{RequestCommand, UserRequest};
 use ops::advice::fleet_advice;
 use ops::hold_status::HoldStatus;
@@ -10,7 +11,7 @@ use ops::remedy::Remedy;
 use ops::run_phase::RunPhase;
 use ops::status::{
     Attention, BlockingCondition, FleetTotals, LimitUse, MissingEta, NodeRow, NodeStage,
-    PauseStatus, RolloutStatus, RunStatus,
+    PauseStatus, RolloutStatus, RunStatus, WaitAnswer,
 };
 use ops::wait_start::WaitStart;
 use planner::progress::RolloutPace;
@@ -44,6 +45,7 @@ fn row(node: &str, stage: NodeStage, waiting: Option<BlockingCondition>) -> Node
         stage,
         state: None,
         cordoned: false,
+        not_ready: None,
         driver_now: Some("580.105.08".to_owned()),
         driver_wanted: Some("580.126.20".to_owned()),
         driver_current: stage == NodeStage::Done,
@@ -112,7 +114,7 @@ fn status(phase: RunPhase, first: NodeRow) -> RolloutStatus {
         },
         fleet: Vec::new(),
         fleet_wait_limit_seconds: 300,
-        fleet_wait_ends_run: false,
+        fleet_wait_verdict: None,
         nodes: vec![first, row("gpu-1", NodeStage::Done, None)],
         notes: Vec::new(),
         at: at(1_000),
@@ -138,11 +140,14 @@ fn fleet_waits(since: Option<i64>) -> RolloutStatus {
     waiting.whole_fleet = true;
     waiting.remedy = Remedy::words(
         "check the Deployment and its pods: it may be scaled to 0, or its pods may be unable to start",
-    );
-    let first = row("gpu-0", NodeStage::Unknown, Some(waiting.clone()));
+    )
+    .inspect("kubectl describe deployment -n gpu-operator gpu-operator")
+    .inspect("kubectl get pods -n gpu-operator");
+    let mut first = row("gpu-0", NodeStage::Unknown, Some(waiting.clone()));
+    first.not_ready = Some(WaitStart::default());
     let mut status = status(RunPhase::Running, first);
     status.fleet = vec![waiting];
-    status.fleet_wait_ends_run = true;
+    status.fleet_wait_verdict = Some(ExitCode::OperatorMissing);
     no_eta(&mut status, "fleet-waits", "the whole fleet is waiting (OperatorNotReady)");
     status
 }
@@ -290,7 +295,7 @@ fn broken_node_comes_before_pause() {
     let status = failing_and_paused();
     let headline = status.headline();
     assert_eq!(headline.attention, Attention::ActionNeeded);
-    assert!(headline.wait.is_some_and(|wait| !wait.is_safe));
+    assert!(matches!(headline.wait, Some(WaitAnswer::Unsafe(_))));
     let reasons: Vec<&str> = fleet_advice(&status).iter().map(|advice| advice.reason).collect();
     assert_eq!(reasons, ["DriverNotReady", "Paused"]);
 }

@@ -81,7 +81,10 @@ async fn moving(to: Kind) -> Result<()> {
                 written == 2 * secrets,
                 "expected one upgrade of each release: {secrets} revisions before, {written} now"
             );
-            cells.note("Helm's release Secrets", "stay in use: one upgrade of each release");
+            cells.note(
+                "Helm's release Secrets",
+                "stay in use: the first deployment adds one revision to each release",
+            );
         }
 
         let begin = Timestamp::now();

@@ -87,7 +87,7 @@ async fn network_road(kind: Kind) -> Result<()> {
             if after {
                 "upgraded after the network hook"
             } else {
-                "upgraded immediately; its hook waits for its prerequisites"
+                "upgraded immediately; its hook waits for its preconditions"
             },
         );
         cells.check()

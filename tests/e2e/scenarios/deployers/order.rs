@@ -84,7 +84,7 @@ async fn releases_in_order(stack: &Stack, kind: Kind, begin: Timestamp) -> Resul
     ];
     let in_order = times.windows(2).all(|pair| pair[0].1 <= pair[1].1);
     if !kind.keeps_order() {
-        return Ok("all at once; each hook waits for its prerequisites");
+        return Ok("all at once; each hook waits for its preconditions");
     }
     ensure!(in_order, "out of order: {times:#?}");
     Ok("in order")
@@ -115,7 +115,7 @@ async fn late(stack: &Stack, deployer: &dyn Deployer, cells: &Cells, new: &Ask) 
         ensure!(fired(stack, begin)?[1] == 0, "the hook fired without its operator");
         stack.withhold("gpu-operator", LATER.0, false)?;
         deployer.hand_over(stack, "Again").await?;
-        "stops before the hook; run it again"
+        "stops before the hook; run the deployer again"
     } else if kind.keeps_order() {
         until("the deployer to report the missing chart", LIMIT, async || {
             let status = deployer.status(stack).await?.to_lowercase();

@@ -153,7 +153,7 @@ fn activity(facts: &Facts) -> Option<bool> {
 
 /// Cordons and holds of hooks are findings exactly while no hook is active.
 fn doctor(answer: &Answer, judge: &mut Judge) {
-    let cordons = |facts: &Facts| (facts.names(GpuNode::is_cordoned_by_hook), activity(facts));
+    let cordons = |facts: &Facts| (facts.names(GpuNode::is_cordoned_by_hook), is_attended(facts));
     let held = |facts: &Facts| (holds(facts), is_attended(facts));
     for (check, fact) in
         [("unattended-cordons", answer.fact(cordons)), ("held-nodes", answer.fact(held))]

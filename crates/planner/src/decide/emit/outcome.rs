@@ -27,13 +27,11 @@ pub(in crate::decide) struct NodeEnding {
 }
 
 impl NodeEnding {
-    /// Returns whether the node has the same outcome with this reason. Mode `drive` stores the
-    /// reason on the node, and the reason of NVIDIA's controller is only descriptive.
+    /// Returns whether the node has the same outcome with this reason.
     fn holds_for(&self, reason: Option<&Arc<Reason>>, fleet: &FleetInputs<'_>) -> bool {
         match (reason, &self.reason) {
             (Some(reason), Some(known)) => {
-                let is_only_described =
-                    self.outcome.is_none() && (fleet.has(Task::Drive) || reason.asks_why());
+                let is_only_described = self.outcome.is_none() && fleet.is_only_described(reason);
                 reason == known || is_only_described && reason.name() == known.name()
             }
             (reason, known) => reason.is_none() && known.is_none(),

@@ -10,7 +10,7 @@ impl Reason {
             Self::PolicyApiMissing { .. }
             | Self::OperatorMissing { .. }
             | Self::OperatorNotReady { .. } => {
-                "set rollout.driver to the driver that is rolled out: with `daemonset`, the hook expects no operator"
+                "set rollout.driver to the driver that this hook upgrades; use `daemonset` only for a driver DaemonSet that no operator installs"
             }
             Self::PolicyMissing { .. } => {
                 "create the DaemonSet, or set rollout.daemonSet.namespace and rollout.daemonSet.name to an existing one"
@@ -28,7 +28,10 @@ impl Reason {
                 "remove the taint, or add a toleration for it to the DaemonSet"
             }
             Self::DriverOutOfDate { .. } => {
-                "use mode drive, because in mode observe the hook replaces no driver pod; or upgrade by hand: cordon and drain the node, delete its driver pod, and uncordon the node when the new pod is ready, one node at a time"
+                concat!(
+                    "use mode drive, because in mode observe the hook replaces no driver pod; or upgrade by hand: ",
+                    contract::manual_upgrade_steps!(),
+                )
             }
             Self::DriverNotReady { .. } => "check the log of the DaemonSet's pod on the node",
             Self::Skipped { .. } => {

@@ -20,7 +20,10 @@ impl Reason {
                 "check the operator's log, and `state-OFED` in status.appliedStates of the NicClusterPolicy"
             }
             Self::DriverOutOfDate { .. } => {
-                "if autoUpgrade is true, wait: NVIDIA's controller upgrades the node when ofedDriver.upgradePolicy allows; otherwise (the default), deploy a bundle in mode drive, or upgrade by hand: cordon and drain the node, delete its driver pod, and uncordon the node when the new pod is ready, one node at a time"
+                concat!(
+                    "if autoUpgrade is true, wait: NVIDIA's controller upgrades the node when ofedDriver.upgradePolicy allows; otherwise (the default), deploy a bundle in mode drive, or upgrade by hand: ",
+                    contract::manual_upgrade_steps!(),
+                )
             }
             Self::DriverNotReady { .. } => {
                 "check the driver pod's log: kubectl logs POD -c mofed-container"
@@ -29,7 +32,7 @@ impl Reason {
                 "find the cause with gpu-rollout why NODE and fix it, then run gpu-rollout retry NODE; or, by hand, drain the node, delete its driver pod, and remove the annotation nvidia.com/ofed-driver-upgrade.driver-wait-for-safe-load if it is present: NVIDIA's controller continues when the new pod is ready"
             }
             Self::NodeTainted { .. } => {
-                "remove the taint, or let the operator's pods tolerate it (spec.tolerations of the NicClusterPolicy)"
+                "remove the taint, or let the operands tolerate it (spec.tolerations of the NicClusterPolicy)"
             }
             Self::Skipped { .. } => {
                 "remove the label nvidia.com/ofed-driver-upgrade.skip to have the node upgraded"

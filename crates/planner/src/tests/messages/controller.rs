@@ -2,7 +2,7 @@
 //! its message, for the catalog of messages.
 
 use contract::driver::Driver;
-use nvidia_upgrade::explain::{ControllerWait, SlotHolder};
+use nvidia_upgrade::explain::{ControllerWait, HolderCause, SlotHolder};
 use nvidia_upgrade::pass::{PassError, PassWrite};
 use nvidia_upgrade::predict::PredictedStep;
 use nvidia_upgrade::snapshot::SnapshotError;
@@ -13,14 +13,8 @@ use super::{AT, LATER};
 /// The driver pod in all samples.
 const POD: &str = "nvidia-driver-daemonset-7x2kq";
 
-fn holder(node: &str, state: ControllerState) -> SlotHolder {
-    SlotHolder {
-        node: node.into(),
-        state,
-        failed: state == ControllerState::Failed,
-        cordoned: false,
-        not_ready: false,
-    }
+fn holder(node: &str, cause: HolderCause) -> SlotHolder {
+    SlotHolder { node: node.into(), cause }
 }
 
 /// What nodes wait for.
@@ -70,24 +64,24 @@ fn of_slots() -> Vec<ControllerWait> {
             holders: holders.into_iter().collect(),
             ahead: ahead.into_iter().collect(),
         };
-    let cordoned = SlotHolder { cordoned: true, ..holder("gpu-2", ControllerState::Done) };
-    let away = SlotHolder { not_ready: true, ..holder("gpu-3", ControllerState::Done) };
+    let cordoned = holder("gpu-2", HolderCause::Unavailable { cordoned: true, not_ready: false });
+    let away = holder("gpu-3", HolderCause::Unavailable { cordoned: false, not_ready: true });
     vec![
         ControllerWait::Parallel {
             limit: 7,
             holders: (2..9)
-                .map(|node| holder(&format!("gpu-{node}"), ControllerState::PodRestartRequired))
+                .map(|node| holder(&format!("gpu-{node}"), HolderCause::InProgress))
                 .collect(),
             ahead: std::iter::empty().collect(),
         },
         ControllerWait::Parallel {
             limit: 2,
-            holders: std::iter::once(holder("gpu-2", ControllerState::DrainRequired)).collect(),
+            holders: std::iter::once(holder("gpu-2", HolderCause::InProgress)).collect(),
             ahead: std::iter::once("gpu-3".to_owned()).collect(),
         },
         ControllerWait::Parallel {
             limit: 1,
-            holders: std::iter::once(holder("gpu-2", ControllerState::Failed)).collect(),
+            holders: std::iter::once(holder("gpu-2", HolderCause::Failed)).collect(),
             ahead: std::iter::empty().collect(),
         },
         unavailable(1, vec![cordoned.clone()], Vec::new()),

@@ -94,7 +94,7 @@ fn every_wait_has_its_words() {
             (
                 "Parallel",
                 false,
-                "no slot is free (maxParallelUpgrades is 1, 1 in use): f (failed, keeps its slot, cordoned)",
+                "no slot is free (maxParallelUpgrades is 1, 1 in use): f (failed, keeps its slot)",
             ),
         ),
         (
@@ -107,7 +107,7 @@ fn every_wait_has_its_words() {
             (
                 "Unavailable",
                 true,
-                "1 node counts as unavailable, and maxUnavailable allows 1 (25% of 2): n (not Ready)",
+                "1 node counts as unavailable, and maxUnavailable allows 1 (25% of 2): n (NotReady)",
             ),
         ),
         (
@@ -313,7 +313,7 @@ fn long_lists_are_cut() {
         .chain(names.map(|name| cordoned(old(name, ControllerState::Failed))));
     let waits = explain_pass(&of(entries), &strict(), &options(), None).waits;
     assert!(
-        waits[0].wait.to_string().ends_with("f (failed, keeps its slot, cordoned) and 2 others"),
+        waits[0].wait.to_string().ends_with("f (failed, keeps its slot) and 2 others"),
         "{}",
         waits[0].wait
     );

@@ -32,7 +32,7 @@ fn the_traces_are_explained() {
             10.0,
             "gpu-003",
             true,
-            "no slot is free (maxParallelUpgrades is 1, 1 in use): gpu-002 (replacing the driver, cordoned)",
+            "no slot is free (maxParallelUpgrades is 1, 1 in use): gpu-002 (in progress)",
         ),
         (
             "02-driver-bump-serial",
@@ -53,7 +53,7 @@ fn the_traces_are_explained() {
             10.0,
             "gpu-000",
             true,
-            "no slot is free (maxParallelUpgrades is 2, 2 in use): gpu-002 (replacing the driver, cordoned), gpu-003",
+            "no slot is free (maxParallelUpgrades is 2, 2 in use): gpu-002 (in progress), gpu-003",
         ),
         (
             "03-driver-bump-parallel",
@@ -96,7 +96,7 @@ fn the_traces_are_explained() {
             600.0,
             "gpu-003",
             false,
-            "no slot is free (maxParallelUpgrades is 1, 1 in use): gpu-001 (failed, keeps its slot, cordoned)",
+            "no slot is free (maxParallelUpgrades is 1, 1 in use): gpu-001 (failed, keeps its slot)",
         ),
         (
             "06-drain-pdb",
@@ -110,7 +110,7 @@ fn the_traces_are_explained() {
             100.0,
             "gpu-001",
             true,
-            "no slot is free (maxParallelUpgrades is 1, 1 in use): gpu-000 (evicting pods, cordoned)",
+            "no slot is free (maxParallelUpgrades is 1, 1 in use): gpu-000 (in progress)",
         ),
         ("07-wait-for-jobs", 100.0, "gpu-000", true, "1 job pod is running"),
         (
