@@ -28,6 +28,7 @@ mod plan;
 mod recipes;
 mod recordings;
 mod rights;
+mod stays_paused;
 mod traces;
 mod trivial;
 mod truth;

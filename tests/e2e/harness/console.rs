@@ -30,6 +30,16 @@ impl Console {
         Ok(Self { kubeconfig: stack.control_plane.kubeconfig.display().to_string(), path })
     }
 
+    /// Returns a console for a user of this name, who has only the rights that the test grants.
+    pub(crate) fn for_user(stack: &Stack, user: &str) -> Result<Self> {
+        let console = Self::new(stack)?;
+        let mut config: Value = serde_json::from_slice(&std::fs::read(&console.kubeconfig)?)?;
+        config["users"][0]["user"]["as"] = user.into();
+        let path = stack.helm.directory().join(format!("{user}.kubeconfig"));
+        std::fs::write(&path, serde_json::to_vec_pretty(&config)?)?;
+        Ok(Self { kubeconfig: path.display().to_string(), ..console })
+    }
+
     /// Runs a command line, which must succeed. Returns its standard output.
     pub(crate) async fn types(&self, line: &str) -> Result<String> {
         let output = self.tries(line).await?;

@@ -41,6 +41,12 @@ async fn wait_for(
     until(what, LIMIT, async || Ok(is_reached(&console.status().await?).then_some(()))).await
 }
 
+/// Returns a node whose driver is not ready.
+fn broken(status: &Value) -> Option<String> {
+    let mut rows = status["nodes"].as_array()?.iter();
+    rows.find(|row| row["driverReady"] == false)?["node"].as_str().map(str::to_owned)
+}
+
 /// Checks that every node runs the previous driver, is not cordoned, and has no hold.
 async fn check_previous(stack: &Stack, console: &Console) -> Result<()> {
     for (node, pod) in stack.drivers().await? {
@@ -59,10 +65,20 @@ async fn check_previous(stack: &Stack, console: &Console) -> Result<()> {
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
 async fn previous_driver_returns_in_drive() -> Result<()> {
-    scenario_within(DEADLINE, "bad-driver", async |stack| {
-        stack.play(Script { bad_driver: Some(NEW.driver), ..Script::seeded(91) }).await?;
+    previous_driver_returns("bad-driver", 91, "drive").await
+}
+
+#[tokio::test(flavor = "local")]
+#[ignore = "end to end: make e2e"]
+async fn previous_driver_returns_in_steer() -> Result<()> {
+    previous_driver_returns("bad-driver-steer", 92, "steer").await
+}
+
+async fn previous_driver_returns(name: &str, seed: u64, mode: &str) -> Result<()> {
+    scenario_within(DEADLINE, name, async |stack| {
+        stack.play(Script { bad_driver: Some(NEW.driver), ..Script::seeded(seed) }).await?;
         stack.add_gpu_nodes(NODES).await?;
-        let previous = Ask { dra: false, gpu_driver: json!({"mode": "drive"}), ..Ask::old(NODES) };
+        let previous = Ask { dra: false, gpu_driver: json!({"mode": mode}), ..Ask::old(NODES) };
         let previous_bundle = stack.helm.directory().join("previous");
         stack.render_for("helm", &previous_bundle, &[], &previous).await?;
         let deployed = stack.deploy_bundle(&previous_bundle).await?;
@@ -99,6 +115,10 @@ async fn previous_driver_returns_in_drive() -> Result<()> {
         let bad_nodes = images.filter(|image| is_bad(image)).count();
         ensure!((1..NODES).contains(&bad_nodes), "{bad_nodes} nodes have the bad driver");
 
+        let is_driven = mode == "drive";
+        let broken = broken(&console.status().await?).context("a node with a broken driver")?;
+        console.types(&format!("kubectl cordon {broken}")).await?;
+
         let back = async {
             let deployed = stack.deploy_bundle(&previous_bundle).await?;
             ensure!(deployed.success, "{deployed:?}");
@@ -113,10 +133,18 @@ async fn previous_driver_returns_in_drive() -> Result<()> {
             })
             .await?;
             eprintln!("{}", console.types(status).await?);
+            let prepare = if is_driven { "gpu-rollout retry --yes" } else { "kubectl uncordon" };
+            console.types(&format!("{prepare} {broken}")).await?;
             console.types(resume).await
         };
         tokio::try_join!(back, on_call)?;
 
+        if is_driven {
+            let cordoned = "kubectl get nodes -o name --field-selector spec.unschedulable=true";
+            let cordoned = console.types(cordoned).await?;
+            ensure!(cordoned.trim() == format!("node/{broken}"), "cordoned: {cordoned}");
+            console.types(&format!("kubectl uncordon {broken}")).await?;
+        }
         check_previous(stack, &console).await?;
         let text = console.types(report_again).await?;
         ensure!(text.contains("INC-4711") && text.contains("resume"), "{text}");

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use contract::exit::ExitCode;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{ListParams, Patch, PatchParams};
@@ -272,6 +273,35 @@ async fn documented_fixes_resolve_stuck_nodes_literally() -> Result<()> {
     .await
 }
 
+/// Checks that commands of a user who may only read are refused with the exit code for rights, and
+/// change nothing.
+async fn check_refused(stack: &Stack, console: &Console, failed: &str) -> Result<()> {
+    let (applier, group) = (Applier::new(&stack.client), "rbac.authorization.k8s.io");
+    let role = json!({
+        "apiVersion": format!("{group}/v1"), "kind": "ClusterRole", "metadata": {"name": "reader"},
+        "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]}],
+    });
+    let binding = json!({
+        "apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "reader"},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "reader"},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": "reader"}],
+    });
+    for object in [role, binding] {
+        applier.apply(&object, "").await?;
+    }
+    let reader = Console::for_user(stack, "reader")?;
+    for command in ["skip gpu-0", &format!("retry {failed}"), "pause", "abort"] {
+        let output = reader.tries(&format!("gpu-rollout {command} --yes")).await?;
+        let told = String::from_utf8_lossy(&output.stderr);
+        let is_refused = output.status.code() == Some(ExitCode::Rights.number().into());
+        ensure!(is_refused && told.contains("forbidden"), "{command}: {output:?}");
+    }
+    let status = console.status().await?;
+    ensure!(status["pauses"].is_null() && status["requests"].is_null(), "{status:#}");
+    ensure!(row(&status, failed)?["stage"] == "failed", "{:#}", row(&status, failed)?);
+    Ok(())
+}
+
 /// NVIDIA's controller has one slot, and the node in it fails. The other nodes wait for the slot,
 /// and their status names that node.
 #[tokio::test(flavor = "local")]
@@ -317,6 +347,7 @@ async fn slot_of_failed_node_is_named_and_freed() -> Result<()> {
             "{:#}",
             status["totals"]
         );
+        check_refused(stack, &console, &holder).await?;
         // During the pause, the slot may become free, but no node takes it.
         console.types("gpu-rollout pause --reason INC-8 --yes").await?;
         stack.rewrite(|script| script.faults.clear())?;
