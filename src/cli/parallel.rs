@@ -21,7 +21,7 @@ pub(super) fn map_reporting<'a, T: Sync, R: Send>(
     // If the number of CPUs is unknown, one thread must do.
     let threads = thread::available_parallelism().map_or(1, usize::from).min(items.len());
     if threads <= 1 {
-        // A thread has an arena of its own, which costs more than a small bundle.
+        // One item needs no thread of its own.
         let counted = items.iter().zip(1..).map(|(item, count)| {
             let result = work(item);
             done(count);

@@ -13,8 +13,8 @@ pub const SLACK_SECONDS: u64 = TERMINATION_GRACE_SECONDS + 60;
 /// failed, and the deployer reports its verdict instead of `DeadlineExceeded`.
 pub const MARGIN_SECONDS: u64 = 90;
 
-/// How many seconds of the margin the hook uses to release nodes whose driver it did not touch
-/// (mode `drive`).
+/// For how many seconds a run that fails may release nodes whose driver it did not touch, before its
+/// verdict (mode `drive`). At the deadline, they are a part of the margin.
 pub const RELEASE_SECONDS: u64 = MARGIN_SECONDS / 2;
 /// Seconds that a run takes in addition to the nodes: image pull and scheduling of the hook, the
 /// operator's own rollout, quiet period, re-rolls.

@@ -51,7 +51,7 @@ impl Reason {
                 "wait; if this lasts, the operator's pod hangs: delete it, and its Deployment starts another one"
             }
             Self::OperatorNotLeading { .. } => {
-                "wait: the newest pod becomes the leader when the operator's Lease of the old pod expires (15 s with Helm, 65 s with OLM); if it does not, check the operator's log and lease/53822513.nvidia.com"
+                "wait: the newest pod becomes the leader when the operator's Lease, which the old pod still holds, expires (15 s with Helm, 65 s with OLM); if it does not, check the operator's log and lease/53822513.nvidia.com"
             }
             Self::OperatorNotSeen { .. } => "wait: a leader renews its Lease every two seconds",
             Self::OperatorActing { .. } => "wait: the GPU Operator may still change its DaemonSets",

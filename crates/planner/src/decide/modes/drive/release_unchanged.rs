@@ -43,8 +43,8 @@ pub(in crate::decide) fn release_all_unchanged<'a>(
     drafts
 }
 
-/// Releases a node unchanged because the time is over before its driver was changed; the next run
-/// starts it again.
+/// Releases a node unchanged because the run ends before its driver was changed; the next run starts
+/// it again.
 pub(super) fn release_unchanged(draft: &mut NodeDraft<'_>, record: &UpgradeRecord) -> Reason {
     draft.effects.released_unchanged = true;
     let (node, traits) = (draft.node, draft.traits());
