@@ -101,7 +101,7 @@ enum CliCommand {
     Simulate(simulate::SimulateArguments),
     /// Show rollout status: what each node waits for, and what to do
     ///
-    /// Use it during a rollout, and when a rollout is stuck. For each node it shows the stage, the
+    /// Use it during a rollout, and when a rollout is stuck. For each node it shows the state, the
     /// driver, the DRA plugin, and what the node waits for and since when. Below the nodes, it
     /// lists the commands for the problems that do not resolve themselves.
     ///
@@ -170,6 +170,9 @@ enum CliCommand {
     /// node in progress whose old driver still runs stays cordoned and waits; the time of the pause
     /// does not count toward the node's time limits. In the other modes, NVIDIA's controller
     /// finishes the nodes that it has started.
+    ///
+    /// Pauses of different users exist side by side. A user's own pause with the same selector is
+    /// replaced.
     Pause(pause::PauseArguments),
     /// Continue a paused rollout where it stopped
     ///
@@ -181,7 +184,8 @@ enum CliCommand {
     ///
     /// Use it when a rollout must not continue, or to remove what a hook left behind. `abort` ends
     /// the hook Jobs first, and then removes what gpu-rollout has written to nodes, holds included.
-    /// Foreign cordons stay, and so do the labels of `gpu-rollout skip`.
+    /// Foreign cordons stay, and so do the labels of `gpu-rollout skip`. Pauses of users stay too,
+    /// by `gpu-rollout pause` or by annotation: nodes that they cover keep or get a hold.
     ///
     /// Without --stay-paused, upgrades can go on: a deployer that retries starts the hook again,
     /// and in all modes but `drive`, NVIDIA's controller upgrades the nodes that still have an old
@@ -190,7 +194,7 @@ enum CliCommand {
     /// although its driver may not work.
     ///
     /// You can interrupt `abort` at any time and run it again. It also works after the bundle has
-    /// been removed.
+    /// been removed. If a hook release cannot be read, `abort` names it and changes nothing.
     Abort(abort::AbortArguments),
     /// Leave nodes on their current driver
     ///

@@ -4,6 +4,7 @@ use clap::Args;
 
 use super::cluster::{self, ClusterOptions};
 use super::consent::Consent;
+use super::pause::print_pauses;
 use super::user_request::{ReasonOption, write_request};
 use crate::printer::Printer;
 use contract::exit::ExitCode;
@@ -38,13 +39,18 @@ impl AbortArguments {
     pub fn run(self, printer: &mut Printer) -> ExitCode {
         let Self { stay_paused, reason: ReasonOption { reason }, consent, cluster } = self;
         cluster::run_anywhere(&cluster, printer, async |session, printer| {
-            let hooks: Vec<&Settings> = session.hooks().collect();
+            cluster::print_notes(&session, printer);
+            let hooks: Vec<&Settings> = session.every_hook()?;
             let leftovers = find_leftovers(session.client(), &hooks, stay_paused).await?;
             for job in &leftovers.jobs {
                 printer.note(&format!("job {job}: will be ended"));
             }
             for (node, change) in &leftovers.nodes {
                 printer.note(&format!("node {node}: {change}"));
+            }
+            print_pauses(&leftovers.pauses, &leftovers.annotated, printer);
+            if !(leftovers.pauses.is_empty() && leftovers.annotated.is_empty()) {
+                printer.note("these pauses stay, and the nodes that they cover keep or get a hold");
             }
             if let Some(holder) = &leftovers.holder {
                 printer.note(&format!(

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::table::push_wrapped;
-use ops::advice::{Urgency, fleet_advice};
+use ops::advice::{Advice, Urgency, fleet_advice};
 use ops::remedy::Remedy;
 use ops::status::{BlockingCondition, RolloutStatus};
 use planner::pods::listed;
@@ -21,6 +21,9 @@ pub(super) fn fleet_text(status: &RolloutStatus, width: usize) -> String {
     let is_optional = all.iter().all(|advice| advice.urgency == Urgency::Optional);
     let title = if is_optional { "What you can do" } else { "What to do" };
     let mut text = format!("\n{title}:\n");
+    let is_broken =
+        |advice: &&Advice<'_>| matches!(advice.urgency, Urgency::Failed | Urgency::Stuck);
+    let broken = all.iter().find(is_broken).and_then(|advice| advice.nodes.first());
     for advice in all.iter().take(MOST) {
         let (first, others) = match advice.nodes.split_first() {
             None => ("the fleet", String::new()),
@@ -34,8 +37,14 @@ pub(super) fn fleet_text(status: &RolloutStatus, width: usize) -> String {
             push_wrapped(&mut text, ("  ", "    "), &format!("{first}: {obstacle}"), width);
         }
         let later: Vec<&String> = advice.remedies.iter().flat_map(|remedy| &remedy.later).collect();
+        let condition = match broken {
+            Some(node) if advice.urgency == Urgency::Paused => {
+                format!("keep the pause until {node} is repaired; then ")
+            }
+            _ => String::new(),
+        };
         for remedy in &advice.remedies {
-            push_remedy(&mut text, &format!("{first}{others}: "), remedy, width);
+            push_remedy(&mut text, &format!("{first}{others}: {condition}"), remedy, width);
         }
         push_later(&mut text, &later);
     }

@@ -54,8 +54,8 @@ enum BundleCommand {
     /// Compare what bundles deploy, for the same or different deployers
     ///
     /// Use it when you move from one deployer to another. It shows what differs, and what a
-    /// deployer cannot express. It exits with 0 if the bundles deploy the same, and with 3 if they
-    /// do not.
+    /// deployer cannot express. It exits with 0 if the bundles deploy the same things, and with 3
+    /// if they do not.
     #[command(after_help = "Example:
   gpu-rollout bundle parity out/my-cluster/helm out/my-cluster/flux")]
     Parity(parity::ParityArguments),

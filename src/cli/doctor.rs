@@ -20,7 +20,7 @@ use ops::doctor::{ComponentSummary, DoctorReport, DoctorSeverity};
   gpu-rollout doctor --recipe > deployed.yaml    # write a recipe of what is deployed
   gpu-rollout doctor -o json | jq '.findings[] | select(.severity == \"problem\")'
 
-docs/lints.md explains findings about versions and values, docs/operate.md the others.")]
+docs/lints.md explains findings about versions and values, and docs/operate.md explains the others.")]
 pub struct DoctorArguments {
     /// Print only what is deployed, as a recipe in YAML from which you can start your own
     #[arg(long, conflicts_with = "output")]

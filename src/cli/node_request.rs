@@ -61,6 +61,7 @@ impl NodeRequestArguments {
     pub fn run(self, request: NodeRequest, printer: &mut Printer) -> ExitCode {
         let Self { nodes, driver, reason, consent, cluster } = self;
         cluster::run(&cluster, printer, async |session, printer| {
+            cluster::print_notes(&session, printer);
             run(&session, (request, reason), (&nodes, driver), &consent, printer).await
         })
     }

@@ -1,5 +1,7 @@
 //! `gpu-rollout pause` and `resume`.
 
+use std::collections::BTreeMap;
+
 use clap::Args;
 
 use super::cluster::{self, ClusterOptions};
@@ -14,7 +16,7 @@ use contract::user_request::RequestCommand;
 use observed::pause::{ObservedPause, annotated_nodes};
 use ops::node_write::{self, NodeWriteFailure};
 use ops::observe::RolloutSnapshot;
-use ops::pause::{PauseReach, key, pause, pauses, reach, resume};
+use ops::pause::{PauseReach, Resumption, key, pause, pause_texts, pauses, reach, resume};
 use ops::session::FollowedRollouts;
 use ops::user_request::new_request;
 use planner::pods::listed;
@@ -42,14 +44,19 @@ pub struct PauseArguments {
 #[command(after_help = "Examples:
   gpu-rollout resume
   gpu-rollout resume -l nvidia.com/gpu.product=NVIDIA-H100
+  gpu-rollout resume --by ada@example.com
   gpu-rollout resume --all --yes")]
 pub struct ResumeArguments {
-    /// Remove the pause with this selector, written exactly as for `pause`. Without `--selector` and
-    /// `--all`, `resume` removes the pause if there is only one; if there are several, it lists them
-    /// and changes nothing. A pause of all nodes has no selector: if there are other pauses, only
-    /// `--all` removes it
+    /// Remove every pause with this selector. Without `--selector`, `--by` and `--all`, `resume`
+    /// removes the pause if there is only one; if there are several, it lists them and changes
+    /// nothing. A pause of all nodes has no selector: if there are other pauses, use `--by` or
+    /// `--all`
     #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "all")]
     selector: Option<String>,
+    /// Remove every pause of this user, as the list of pauses names the user; with `--selector`,
+    /// only those with the selector
+    #[arg(long, value_name = "USER", conflicts_with = "all")]
+    by: Option<String>,
     /// Remove every pause
     #[arg(long)]
     all: bool,
@@ -76,8 +83,11 @@ impl PauseArguments {
             }
         };
         cluster::run(&cluster, printer, async |session, printer| {
+            cluster::print_notes(&session, printer);
+            let known = pauses(&pause_texts(session.client()).await?);
             let FollowedRollouts { mut observers, snapshots } =
                 session.follow_drivers(|_| true).await?;
+            print_pauses(&known, &annotated_names(&snapshots), printer);
             for snapshot in &snapshots {
                 printer.note(&format!(
                     "{}: {}",
@@ -104,13 +114,15 @@ impl PauseArguments {
 impl ResumeArguments {
     /// Runs the command.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
-        let Self { selector, all: every, reason, consent, cluster } = self;
+        let Self { selector, by, all: every, reason, consent, cluster } = self;
         cluster::run(&cluster, printer, async |session, printer| {
-            let known = pauses(session.client()).await?;
+            cluster::print_notes(&session, printer);
+            let texts = pause_texts(session.client()).await?;
             let mut followed = session.follow_drivers(|_| true).await?;
             let annotated = annotated_names(&followed.snapshots);
-            print_pauses(&known, &annotated, printer);
-            let chosen = match ChosenPauses::new(&known, &annotated, selector.as_deref(), every) {
+            print_pauses(&pauses(&texts), &annotated, printer);
+            let choice = (selector.as_deref(), by.as_deref());
+            let chosen = match ChosenPauses::new(&texts, &annotated, choice, every) {
                 Ok(chosen) => chosen,
                 Err(refusal) => return Ok(refusal.print(printer)),
             };
@@ -127,13 +139,19 @@ impl ResumeArguments {
             }
             // Also where nothing is paused: a pause that was removed in another way may have left
             // holds.
-            let failures = resume(
+            let Resumption { failures, replaced } = resume(
                 session.client(),
                 &mut followed.observers,
-                (&chosen.keys, chosen.annotations),
+                (&chosen.texts, chosen.annotations),
                 || session.now(),
             )
             .await?;
+            for pause in &replaced {
+                printer.note(&format!(
+                    "{}: stays, because it is newer than the list of pauses above",
+                    describe_pause(pause)
+                ));
+            }
             Ok(print_end(
                 if chosen.is_empty() { "nothing left to resume" } else { "resumed" },
                 &failures,
@@ -145,44 +163,51 @@ impl ResumeArguments {
 
 /// The pauses that `resume` removes.
 struct ChosenPauses {
-    /// Keys of the pauses.
-    keys: Vec<String>,
+    /// Their texts by data key, as they were listed.
+    texts: BTreeMap<String, String>,
     /// Whether annotations of nodes are removed, too.
     annotations: bool,
 }
 
 /// Why `resume` does not know which pauses to remove.
 enum ChoiceRefusal {
-    /// No pause has the selector.
+    /// No pause has the selector and the user.
     Unknown,
     /// There are this many, and none was chosen.
     Several(usize),
 }
 
 impl ChosenPauses {
+    /// Chooses pauses by selector and user. `texts`: the texts of all pauses by data key.
     fn new(
-        known: &[ObservedPause],
+        texts: &BTreeMap<String, String>,
         annotated: &[String],
-        selector: Option<&str>,
+        (selector, by): (Option<&str>, Option<&str>),
         every: bool,
     ) -> Result<Self, ChoiceRefusal> {
-        let is_chosen =
-            |pause: &&ObservedPause| selector.is_none_or(|_| pause.key == key(selector));
-        let keys: Vec<String> =
-            known.iter().filter(is_chosen).map(|pause| pause.key.clone()).collect();
-        let annotations = selector.is_none() && !annotated.is_empty();
-        if keys.is_empty() && selector.is_some() {
+        let is_chosen = |pause: &ObservedPause| {
+            selector.is_none_or(|selector| has_selector(pause, selector))
+                && by.is_none_or(|by| pause.by == by)
+        };
+        let texts: BTreeMap<String, String> = texts
+            .iter()
+            .filter(|(key, text)| is_chosen(&ObservedPause::read(key, text)))
+            .map(|(key, text)| (key.clone(), text.clone()))
+            .collect();
+        let is_named = selector.is_some() || by.is_some();
+        let annotations = !is_named && !annotated.is_empty();
+        if texts.is_empty() && is_named {
             return Err(ChoiceRefusal::Unknown);
         }
-        let count = keys.len() + usize::from(annotations);
-        if count > 1 && !every {
+        let count = texts.len() + usize::from(annotations);
+        if count > 1 && !every && !is_named {
             return Err(ChoiceRefusal::Several(count));
         }
-        Ok(Self { keys, annotations })
+        Ok(Self { texts, annotations })
     }
 
     fn is_empty(&self) -> bool {
-        self.keys.is_empty() && !self.annotations
+        self.texts.is_empty() && !self.annotations
     }
 }
 
@@ -191,20 +216,26 @@ impl ChoiceRefusal {
         match self {
             Self::Unknown => {
                 printer.error(
-                    "no pause has this selector",
-                    Some("write the selector exactly as in the list of pauses above"),
+                    "no pause matches --selector and --by",
+                    Some("write selector and user as in the list of pauses above"),
                 );
                 ExitCode::Input
             }
             Self::Several(count) => {
                 printer.error(
                     &format!("there are {count} pauses"),
-                    Some("choose one with --selector (a pause of all nodes has no selector), or remove all with --all"),
+                    Some("choose with --selector or --by (a pause of all nodes has no selector), or remove all with --all"),
                 );
                 ExitCode::Usage
             }
         }
     }
+}
+
+/// Returns whether a pause has this selector. An unreadable pause has none, but still its data key.
+fn has_selector(pause: &ObservedPause, selector: &str) -> bool {
+    let same = selector.parse::<Selector>().ok();
+    pause.key == key(Some(selector)) || same.is_some_and(|same| pause.selector == Some(same))
 }
 
 /// Returns the names of the nodes that are paused by their annotation. Every rollout observes all
@@ -215,7 +246,8 @@ fn annotated_names(snapshots: &[RolloutSnapshot]) -> Vec<String> {
     annotated.map(|(node, _)| node.name.clone()).collect()
 }
 
-fn print_pauses(known: &[ObservedPause], annotated: &[String], printer: &mut Printer) {
+/// Prints the pauses, and the nodes that are paused by their annotation.
+pub(super) fn print_pauses(known: &[ObservedPause], annotated: &[String], printer: &mut Printer) {
     for pause in known {
         printer.note(&describe_pause(pause));
     }

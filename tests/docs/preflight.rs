@@ -10,8 +10,8 @@ const HEAD: &str = "# Preflight checks
 
 <!-- Made from crates/contract/src/check.rs; `UPDATE=1 cargo test --test docs` updates it. -->
 
-Did a preflight check stop your rollout, or do you plan one? Here you find what each check finds,
-whether the finding blocks the rollout, and what to do.
+Did a preflight check stop your rollout, or are you planning one? This page says what each check
+finds, whether the finding blocks the rollout, and what to do.
 
 The preflight runs before any node is cordoned. It compares the live cluster with the requirements
 of the rollout. `gpu-rollout preflight` runs the same checks from a workstation

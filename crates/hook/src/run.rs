@@ -58,7 +58,8 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// How a single-step task ends without success.
 enum StepEnd {
-    /// The Lease was lost. The step starts again when the Lease is held again.
+    /// The Lease was lost, or the API server went back to an older state. The step starts again
+    /// when the Lease is held again.
     LeaseLost,
     /// The run ends. Its verdict is recorded and reported.
     Verdict(RunEnd),
@@ -352,10 +353,12 @@ impl<'a> RunLoop<'a> {
         // Before the actions, so that listing the pods of some nodes overlaps with writing to
         // others.
         self.caches.watches.focus(&decision.focus);
+        let decided = self.memory.nodes.clone();
         let results = WriteResults { hook, memory: &mut self.memory, refusals: &mut self.refusals };
         let refused = ActionPerformer { hook, events: &self.reporter.events, results }
             .perform(&decision.actions, held)
             .await?;
+        self.writer.schedule.gather(&decided, &self.memory, self.hook.clock.now());
         if let Some(verdict) = decision.verdict {
             self.reporter.report_verdict(&verdict, &decision.waits).await;
             return Err(verdict.into());

@@ -1,6 +1,7 @@
 //! Log lines and events of a run. Each function here writes both, so that they cannot differ.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use jiff::SignedDuration;
 
@@ -30,6 +31,11 @@ impl RunEvents {
             &identity.pod,
         );
         Self { recorder, clock: hook.clock.clone() }
+    }
+
+    /// Publishes events only for this time from now on. Log lines are written as before.
+    pub(super) fn end_after(&self, time: Duration) {
+        self.recorder.end_after(time);
     }
 
     async fn publish(&self, target: EventTarget<'_>, warning: bool, reason: &str, note: &str) {
@@ -172,6 +178,15 @@ impl RunEvents {
                 self.publish(target, true, "DriverUpgradeDeferred", &deferred).await;
             }
         }
+    }
+
+    /// Reports how many more nodes have changed in the same decision.
+    pub(super) async fn more_nodes(&self, count: usize) {
+        let note = format!(
+            "{count} more nodes have changed at the same time; the run record has all of them"
+        );
+        tracing::info!("{note}");
+        self.publish(EventTarget::Run, false, "MoreNodesChanged", &note).await;
     }
 
     /// Reports a node that fails or is deferred. `failed`: it fails the run.

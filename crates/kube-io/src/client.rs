@@ -120,7 +120,8 @@ fn client(mut config: Config, no_proxy: Option<&str>) -> Result<Client, ClientEr
     }
 }
 
-/// Returns a client from a configuration. With a proxy, kube says that it cannot use it.
+/// Returns a client from a configuration. If it names a proxy, kube returns an error: this build
+/// supports none.
 #[cfg(not(feature = "proxy"))]
 fn client(config: Config, _no_proxy: Option<&str>) -> Result<Client, ClientError> {
     from_config(config)

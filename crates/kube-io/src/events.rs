@@ -40,16 +40,20 @@ pub struct EventRecorder {
     failure: Mutex<PublishFailure>,
 }
 
-/// The last failure to publish.
+/// What keeps events from being published.
 #[derive(Default)]
 struct PublishFailure {
     /// Whether a failure has been logged.
     logged: bool,
-    /// No event is published before this time: waiting for missing answers would delay the run.
+    /// No event is published before this time: waiting for slow answers would delay the run.
     until: Option<Instant>,
+    /// No event is published after this time, because the process ends soon.
+    ends: Option<Instant>,
 }
 
-/// How long no event is published after a call without an answer.
+/// How long a call may take. A run publishes many events one after the other.
+const SLOW: Duration = Duration::from_secs(1);
+/// How long no event is published after a call that was slow, or got no answer.
 const SILENCE: Duration = Duration::from_mins(1);
 
 impl EventRecorder {
@@ -71,6 +75,12 @@ impl EventRecorder {
         }
     }
 
+    /// Publishes events only for this time from now on. A call that is still running then is given
+    /// up.
+    pub fn end_after(&self, time: Duration) {
+        self.failure().ends = Some(Instant::now() + time);
+    }
+
     /// Publishes one event. RBAC: `create` on `events.k8s.io/events` in the Job's namespace, or in
     /// `default` for nodes.
     pub async fn publish(
@@ -81,9 +91,16 @@ impl EventRecorder {
         note: &str,
         now: Timestamp,
     ) {
-        if self.failure().until.is_some_and(|until| Instant::now() < until) {
-            return;
-        }
+        let started = Instant::now();
+        let ends = {
+            let failure = self.failure();
+            if failure.until.is_some_and(|until| started < until)
+                || failure.ends.is_some_and(|ends| started >= ends)
+            {
+                return;
+            }
+            failure.ends
+        };
         let (namespace, regarding) = self.regarding(about);
         let event = Event {
             metadata: ObjectMeta {
@@ -105,14 +122,23 @@ impl EventRecorder {
             ..Event::default()
         };
         let api: Api<Event> = Api::namespaced(self.client.clone(), namespace);
-        if let Err(error) = create(api, &event).await {
-            let mut failure = self.failure();
-            if !std::mem::replace(&mut failure.logged, true) {
-                tracing::warn!(%error, "cannot publish an event; later failures are not logged");
+        let creating = create(api, &event);
+        let answer = match ends {
+            Some(ends) => {
+                let answer = tokio::time::timeout_at(ends, creating).await;
+                answer.unwrap_or(Err(CallError::Timeout))
             }
-            if matches!(error, CallError::Timeout) {
-                failure.until = Some(Instant::now() + SILENCE);
-            }
+            None => creating.await,
+        };
+        let mut failure = self.failure();
+        if let Err(error) = answer
+            && !std::mem::replace(&mut failure.logged, true)
+        {
+            tracing::warn!(%error, "cannot publish an event; later failures are not logged");
+        }
+        // A call without an answer takes longer than this, too.
+        if started.elapsed() > SLOW {
+            failure.until = Some(Instant::now() + SILENCE);
         }
     }
 

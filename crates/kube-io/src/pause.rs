@@ -14,7 +14,7 @@ use super::object_writes::{create, delete, merge};
 use contract::names::{LEASE_NAMESPACE, PAUSE_NAME, PROGRAM};
 use contract::pause::Pause;
 
-/// How often a removal is tried that conflicts with another change.
+/// How often a write is tried that conflicts with another change.
 const ATTEMPTS: u32 = 5;
 
 fn api(client: &Client) -> Api<ConfigMap> {
@@ -30,65 +30,98 @@ pub async fn read(client: &Client) -> Result<BTreeMap<String, String>, CallError
     Ok(object.and_then(|object| object.data).unwrap_or_default())
 }
 
-/// Writes a pause, which replaces the pause with the same key. RBAC: `patch` on the ConfigMap,
-/// `create` on `configmaps` in `default`.
+/// Returns the text with which a pause is stored.
+pub fn text(pause: &Pause) -> String {
+    // Plain fields with string keys always have a JSON form.
+    serde_json::to_string(pause).unwrap_or_default()
+}
+
+/// Writes a pause under the data key that `key` chooses from the texts of the existing pauses by
+/// key. It replaces the pause with this key. If the pauses change between reading and writing,
+/// `key` chooses again: two users who pause at the same time must not replace each other's pause.
+/// RBAC: `get` and `patch` on the ConfigMap, `create` on `configmaps` in `default`.
 ///
 /// # Errors
 /// A call failed. The write may have been applied anyway.
-pub async fn write(client: &Client, key: &str, pause: &Pause) -> Result<(), CallError> {
-    // Plain fields with string keys always have a JSON form.
-    let text = serde_json::to_string(pause).unwrap_or_default();
-    let data = json!({"data": {key: text}});
-    match merge(api(client), PAUSE_NAME, data.clone()).await {
-        Err(CallError::NotFound(_)) => {}
-        answer => return answer,
+pub async fn write(
+    client: &Client,
+    pause: &Pause,
+    key: impl Fn(&BTreeMap<String, String>) -> String,
+) -> Result<(), CallError> {
+    let mut attempt = 1;
+    loop {
+        let found = optional(call(api(client).get(PAUSE_NAME)).await)?;
+        let answer = if let Some(object) = found {
+            let version = object.metadata.resource_version;
+            let key = key(&object.data.unwrap_or_default());
+            let body = json!({
+                "metadata": {"resourceVersion": version},
+                "data": {key: text(pause)},
+            });
+            merge(api(client), PAUSE_NAME, body).await
+        } else {
+            let object = first_object(key(&BTreeMap::new()), text(pause));
+            create(api(client), &object).await
+        };
+        match answer {
+            // Another process has changed, created or removed it since.
+            Err(CallError::Conflict(_) | CallError::NotFound(_)) if attempt < ATTEMPTS => {
+                attempt += 1;
+            }
+            answer => return answer,
+        }
     }
+}
+
+/// Returns the ConfigMap with its first pause.
+fn first_object(key: String, text: String) -> ConfigMap {
     let labels = [("app.kubernetes.io/name", PROGRAM), ("app.kubernetes.io/component", "pause")];
-    let object = ConfigMap {
+    ConfigMap {
         metadata: ObjectMeta {
             name: Some(PAUSE_NAME.to_owned()),
             labels: Some(labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into()),
             ..ObjectMeta::default()
         },
-        data: Some([(key.to_owned(), text)].into()),
+        data: Some([(key, text)].into()),
         ..ConfigMap::default()
-    };
-    match create(api(client), &object).await {
-        // Another process has just created it.
-        Err(CallError::Conflict(_)) => merge(api(client), PAUSE_NAME, data).await,
-        answer => answer,
     }
 }
 
-/// Removes the pauses with these keys, and the ConfigMap with the last pause. RBAC: `get`, `patch`
-/// and `delete` on the ConfigMap.
+/// Removes pauses, given by their texts by data key, and the ConfigMap with the last pause. If
+/// another text has the key by now, another pause has replaced the given one, and stays. RBAC:
+/// `get`, `patch` and `delete` on the ConfigMap.
 ///
 /// # Errors
 /// A call failed. The write may have been applied anyway.
-pub async fn remove(client: &Client, keys: &[String]) -> Result<(), CallError> {
+pub async fn remove(client: &Client, given: &BTreeMap<String, String>) -> Result<(), CallError> {
     let mut attempt = 1;
     loop {
         let Some(object) = optional(call(api(client).get(PAUSE_NAME)).await)? else {
             return Ok(());
         };
-        let left = object.data.iter().flatten().any(|(key, _)| !keys.contains(key));
+        let found = object.data.unwrap_or_default();
+        let gone: BTreeMap<&str, Option<&str>> = found
+            .iter()
+            .filter(|(key, text)| given.get(key.as_str()) == Some(*text))
+            .map(|(key, _)| (key.as_str(), None))
+            .collect();
         let version = object.metadata.resource_version;
-        let answer = if left {
-            let data: BTreeMap<&str, Option<&str>> =
-                keys.iter().map(|key| (key.as_str(), None)).collect();
-            merge(
-                api(client),
-                PAUSE_NAME,
-                json!({"metadata": {"resourceVersion": version}, "data": data}),
-            )
-            .await
-        } else {
+        let answer = if gone.len() == found.len() {
             let preconditions =
                 Some(Preconditions { resource_version: version, uid: object.metadata.uid });
             delete(
                 api(client),
                 PAUSE_NAME,
                 &DeleteParams { preconditions, ..DeleteParams::default() },
+            )
+            .await
+        } else if gone.is_empty() {
+            return Ok(());
+        } else {
+            merge(
+                api(client),
+                PAUSE_NAME,
+                json!({"metadata": {"resourceVersion": version}, "data": gone}),
             )
             .await
         };

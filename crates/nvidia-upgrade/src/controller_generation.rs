@@ -1,4 +1,4 @@
-//! Differences between the releases of the operators that run the controller.
+//! Differences between the versions of the operators that run the controller.
 
 use jiff::SignedDuration;
 
@@ -10,7 +10,7 @@ use super::wake::WakingChange;
 /// `plannedRequeueInterval`; the Network Operator uses the same).
 pub const TICK: SignedDuration = SignedDuration::from_secs(120);
 
-/// A line of releases with the same behavior.
+/// A range of versions with the same behavior.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ControllerGeneration {
     /// gpu-operator v25.3 and v25.10.

@@ -3,6 +3,7 @@
 //! pause that hooks see, end their Jobs, take the Lease, restore the nodes, delete the Lease,
 //! remove the pause.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
@@ -16,14 +17,16 @@ use kube_io::call::CallError;
 use kube_io::job;
 use kube_io::lease::{self, LeaseCandidate};
 use kube_io::list::list_nodes;
-use kube_io::pause::{remove, write};
+use kube_io::pause::{read, remove, text, write};
 use nvidia_upgrade::state::ControllerState;
+use observed::pause::{ObservedPause, annotated_nodes, find_pause};
 use observed::{Observed, ObservedNode};
 use planner::abort::release_patches;
 use planner::action::NodePatch;
 
 use super::command_error::CommandError;
 use super::node_write::{NodeWriteError, NodeWriteFailure};
+use super::pause::pauses;
 use super::session::SessionClock;
 
 /// The data key of the pause that an abort writes first.
@@ -53,10 +56,14 @@ pub struct Leftovers {
     pub holder: Option<String>,
     /// Nodes that NVIDIA's controller is upgrading. It finishes them in any case.
     pub in_progress: Vec<String>,
+    /// Pauses of users. They stay, with the holds of the nodes that they cover.
+    pub pauses: Vec<ObservedPause>,
+    /// Nodes that are paused by their annotation. They stay paused and held, too.
+    pub annotated: Vec<String>,
 }
 
 /// Finds what hooks have left in the cluster. `stays_paused`: as for [`abort`]. RBAC: `list` on
-/// `nodes`, `get` on the Lease and on the Jobs.
+/// `nodes`, `get` on the Lease, on the Jobs and on the ConfigMap of pauses.
 ///
 /// # Errors
 /// A call failed.
@@ -65,7 +72,7 @@ pub async fn find_leftovers(
     hooks: &[&Settings],
     stays_paused: bool,
 ) -> Result<Leftovers, CommandError> {
-    let observed = observe_nodes(client).await?;
+    let observed = observe(client).await?;
     let nodes = patches(&observed, hooks, stays_paused)
         .iter()
         .map(|patch| (patch.node.clone(), describe_patch(patch)))
@@ -77,7 +84,9 @@ pub async fn find_leftovers(
         }
     }
     let holder = lease::holder(client).await?.map(|holder| holder.name);
-    Ok(Leftovers { nodes, jobs, holder, in_progress: in_progress(&observed, hooks) })
+    let annotated = annotated_nodes(&observed).map(|(node, _)| node.name.clone()).collect();
+    let in_progress = in_progress(&observed, hooks);
+    Ok(Leftovers { nodes, jobs, holder, in_progress, pauses: observed.pauses, annotated })
 }
 
 /// Finds the nodes that NVIDIA's controllers are upgrading. RBAC: `list` on `nodes`.
@@ -111,6 +120,13 @@ async fn observe_nodes(client: &Client) -> Result<Observed, CallError> {
     Ok(Observed { nodes: list_nodes(client).await?, ..Observed::default() })
 }
 
+/// Observes the nodes, and the pauses that an abort leaves alone: all except that of an abort.
+async fn observe(client: &Client) -> Result<Observed, CallError> {
+    let mut texts = read(client).await?;
+    texts.remove(KEY);
+    Ok(Observed { pauses: pauses(&texts), ..observe_nodes(client).await? })
+}
+
 fn describe_patch(patch: &NodePatch) -> String {
     let parts = || patch.labels.iter().chain(&patch.annotations);
     let cordon = (patch.unschedulable == Some(false)).then(|| "its cordon".to_owned());
@@ -125,23 +141,28 @@ fn describe_patch(patch: &NodePatch) -> String {
     gone.into_iter().chain(held).collect::<Vec<_>>().join("; ")
 }
 
-/// Returns the patches that restore the nodes. If the fleet stays paused, they hold the nodes of
-/// every driver that an operator of NVIDIA upgrades.
+/// Returns the patches that restore the nodes. They hold each node that stays paused, for every
+/// driver that an operator of NVIDIA upgrades: all nodes if the fleet stays paused, otherwise those
+/// that a user's pause covers.
 fn patches(observed: &Observed, hooks: &[&Settings], stays_paused: bool) -> Vec<NodePatch> {
-    let is_paused = |driver: &Driver| {
+    let is_operated = |driver: &Driver| {
         let by_operator = |hook: &&Settings| hook.driver == *driver && hook.mode != Mode::Drive;
         let held = || {
             observed.nodes.values().any(|node| node.annotations.contains_key(driver.traits().hold))
         };
-        stays_paused && driver.has_operator() && (hooks.iter().any(by_operator) || held())
+        driver.has_operator() && (hooks.iter().any(by_operator) || held())
     };
-    let paused: Vec<Driver> = Driver::ALL.into_iter().filter(is_paused).collect();
-    release_patches(observed, &paused)
+    let operated: Vec<Driver> = Driver::ALL.into_iter().filter(is_operated).collect();
+    release_patches(observed, |node| {
+        let is_paused = stays_paused || find_pause(observed, node).is_some();
+        if is_paused { operated.as_slice() } else { &[] }
+    })
 }
 
 /// Removes everything that gpu-rollout has written on nodes. With `stays_paused`, the pause stays
-/// and nodes are held, so that neither a hook nor NVIDIA's controller starts again. Calls `report`
-/// for each step. Returns the nodes that could not be restored; then the pause stays too. RBAC: as
+/// and nodes are held, so that neither a hook nor NVIDIA's controller starts again. The pauses of
+/// users stay in any case, and the nodes that they cover are held. Calls `report` for each step.
+/// Returns the nodes that could not be restored; then the pause stays too. RBAC: as
 /// [`find_leftovers`], `patch` on `jobs`, `delete` on the Lease, `patch` on `nodes`, what the Lease
 /// needs, and what a pause needs.
 ///
@@ -155,7 +176,9 @@ pub async fn abort(
     (stays_paused, clock): (bool, SessionClock),
     mut report: impl FnMut(&str),
 ) -> Result<Vec<NodeWriteFailure>, CommandError> {
-    write(client, KEY, pause).await.map_err(CommandError::in_write("write the pause"))?;
+    write(client, pause, |_| KEY.to_owned())
+        .await
+        .map_err(CommandError::in_write("write the pause"))?;
     for hook in hooks {
         end_job(client, hook, &mut report).await?;
     }
@@ -175,7 +198,8 @@ pub async fn abort(
     }
     lease::delete(client).await.map_err(CommandError::in_write("delete the Lease"))?;
     if !stays_paused {
-        remove(client, &[KEY.to_owned()])
+        // The pause of another abort that stays paused may have replaced this one.
+        remove(client, &BTreeMap::from([(KEY.to_owned(), text(pause))]))
             .await
             .map_err(CommandError::in_write("remove the pause"))?;
     }
@@ -217,7 +241,7 @@ async fn release_all(
     report: &mut impl FnMut(&str),
 ) -> Result<Vec<NodeWriteFailure>, CommandError> {
     for _ in 0..ATTEMPTS {
-        let patches = patches(&observe_nodes(client).await?, hooks, stays_paused);
+        let patches = patches(&observe(client).await?, hooks, stays_paused);
         if patches.is_empty() {
             return Ok(Vec::new());
         }
@@ -238,7 +262,7 @@ async fn release_all(
             return Ok(failed);
         }
     }
-    let left = patches(&observe_nodes(client).await?, hooks, stays_paused);
+    let left = patches(&observe(client).await?, hooks, stays_paused);
     Ok(left
         .iter()
         .map(|patch| NodeWriteFailure::new(&patch.node, NodeWriteError::Contended))

@@ -5,6 +5,7 @@ use std::error::Error;
 use contract::exit::ExitCode;
 use kube_io::call::CallError;
 
+use super::find_rollouts::UnreadableHooks;
 use super::observe::ObserveError;
 
 /// Why a command failed.
@@ -22,6 +23,9 @@ pub enum CommandError {
         #[source]
         error: CallError,
     },
+    /// The command concerns every hook release, and cannot read one of them. Nothing was written.
+    #[error("no changes made: {0}")]
+    UnreadableHooks(UnreadableHooks),
     /// Another hook did not end in time.
     #[error("{obstacle} after {seconds} s")]
     HookRunning {
@@ -45,6 +49,7 @@ impl CommandError {
         match self {
             Self::Observe(error) => error.exit_code(),
             Self::Write { error, .. } => write_exit_code(error).unwrap_or(ExitCode::Internal),
+            Self::UnreadableHooks(unreadable) => unreadable.exit_code(),
             Self::HookRunning { .. } => ExitCode::LeaseHeld,
         }
     }
@@ -54,6 +59,7 @@ impl CommandError {
         match self {
             Self::Observe(error) => error.hint(),
             Self::Write { error, .. } => write_hint(error),
+            Self::UnreadableHooks(unreadable) => unreadable.hint(),
             Self::HookRunning { .. } => {
                 "find out what its pod waits for with `kubectl get jobs,pods -A -l app.kubernetes.io/name=gpu-rollout`, then run the command again"
             }

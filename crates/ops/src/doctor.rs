@@ -416,7 +416,8 @@ fn forgotten_holds(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option
         by.join("; ")
     );
     (!held.is_empty()).then(|| {
-        DoctorFinding::new("held-nodes", DoctorSeverity::Warning, held, text, HoldStatus::remedy())
+        let remedy = HoldStatus::remedy(snapshot.target.deployer.as_ref());
+        DoctorFinding::new("held-nodes", DoctorSeverity::Warning, held, text, remedy)
     })
 }
 

@@ -5,11 +5,12 @@ use kube::api::ListParams;
 use kube::{Api, Client};
 
 use contract::driver::Driver;
+use contract::exit::ExitCode;
 use contract::names;
 use contract::settings::Settings;
 use contract::task::Task;
 use kube_io::call::{CallError, call};
-use kube_io::releases::releases;
+use kube_io::releases::{UnreadableSettings, releases};
 
 use super::observe::ObserveError;
 use super::target::{RolloutTarget, SortedReleases, sort_releases, without_release};
@@ -23,8 +24,53 @@ pub struct FoundRollouts {
     pub targets: Vec<RolloutTarget>,
     /// The settings of hook releases that only run before the operator.
     pub steps: Vec<Settings>,
-    /// Notes for people.
+    /// Notes for people, also about hook releases that cannot be read.
     pub notes: Vec<String>,
+    /// What of the hook releases cannot be read.
+    pub unreadable: Vec<UnreadableHooks>,
+}
+
+/// Hook releases that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnreadableHooks {
+    /// None may be listed.
+    #[error("cannot search for hook releases: {0}; -n limits the search to one namespace")]
+    Search(String),
+    /// The settings of one cannot be read.
+    #[error("configmap {trigger}: {error}")]
+    Release {
+        /// `namespace/name` of its trigger ConfigMap.
+        trigger: String,
+        /// The reason.
+        #[source]
+        error: UnreadableSettings,
+    },
+}
+
+impl UnreadableHooks {
+    /// Returns the exit code of a command that needs every hook release.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::Search(_) => ExitCode::Rights,
+            Self::Release { error: UnreadableSettings::Newer(_), .. } => ExitCode::NewerFormat,
+            Self::Release { error: UnreadableSettings::Wrong(_), .. } => ExitCode::Input,
+        }
+    }
+
+    /// Returns the hint: what to do about it.
+    pub(crate) fn hint(&self) -> &'static str {
+        match self {
+            Self::Search(_) => {
+                "get the right to list ConfigMaps in all namespaces, or set -n to the namespace of the hook releases"
+            }
+            Self::Release { error: UnreadableSettings::Newer(_), .. } => {
+                "use the version of gpu-rollout that the bundle was rendered with, or a newer one"
+            }
+            Self::Release { error: UnreadableSettings::Wrong(_), .. } => {
+                "deploy the hook release again, or remove it with its deployer, so that its Job ends; then run the command again"
+            }
+        }
+    }
 }
 
 /// Finds the rollouts of all hook releases, and of operators without a hook release; in all
@@ -36,16 +82,16 @@ pub async fn find_rollouts(
     client: &Client,
     namespace: Option<&str>,
 ) -> Result<FoundRollouts, ObserveError> {
-    let SortedReleases { mut targets, steps, mut notes } = match releases(client, namespace).await {
+    let SortedReleases { mut targets, steps, unreadable } = match releases(client, namespace).await
+    {
         Ok(releases) => sort_releases(releases),
-        Err(CallError::Forbidden(message)) => {
-            let note = format!(
-                "cannot search for hook releases: {message}; -n limits the search to one namespace"
-            );
-            SortedReleases { notes: vec![note], ..SortedReleases::default() }
-        }
+        Err(CallError::Forbidden(message)) => SortedReleases {
+            unreadable: vec![UnreadableHooks::Search(message)],
+            ..SortedReleases::default()
+        },
         Err(error) => return Err(error.into()),
     };
+    let mut notes: Vec<String> = unreadable.iter().map(ToString::to_string).collect();
     for driver in [Driver::Ofed, Driver::Gpu] {
         if targets
             .iter()
@@ -68,7 +114,7 @@ pub async fn find_rollouts(
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(FoundRollouts { targets, steps, notes })
+    Ok(FoundRollouts { targets, steps, notes, unreadable })
 }
 
 /// Finds namespace and name of the operator's Deployment.

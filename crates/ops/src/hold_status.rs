@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use kube_io::releases::ReleaseDeployer;
 use observed::ObservedNode;
 use planner::hold::HoldPurpose;
 
@@ -89,11 +90,22 @@ impl HoldStatus {
         )
     }
 
-    /// Returns the remedy if no hook is running.
-    pub fn remedy() -> Remedy {
-        Remedy::words(
-            "find out whether the deployment is still running (flux get helmreleases -A; argocd app list; with Helm or helmfile, the terminal or CI job): if it is, wait: its last hook releases the nodes; if not, repair the release that failed, and deploy the whole bundle again; only if you will not deploy it, run gpu-rollout abort, which releases the nodes with the driver that they have: NVIDIA's controller may then upgrade them",
-        )
+    /// Returns the remedy if no hook is running. `deployer`: who deployed the hook's release, if that
+    /// is known.
+    pub fn remedy(deployer: Option<&ReleaseDeployer>) -> Remedy {
+        let (place, command) = match deployer {
+            None => (" (in Flux, in Argo CD, or in a terminal or CI job)", None),
+            Some(ReleaseDeployer::Flux { .. }) => ("", Some("flux get helmreleases -A")),
+            Some(ReleaseDeployer::ArgoCd { .. }) => ("", Some("argocd app list")),
+            Some(ReleaseDeployer::Helm) => (" (in a terminal or CI job)", None),
+        };
+        let remedy = Remedy::words(format!(
+            "find out whether the deployment is still running{place}: if it is, wait: its last hook releases the nodes; if not, repair the release that failed, and deploy the whole bundle again; only if you will not deploy it, run gpu-rollout abort, which releases the nodes with the driver that they have: NVIDIA's controller may then upgrade them",
+        ));
+        match command {
+            Some(command) => remedy.inspect(command),
+            None => remedy,
+        }
     }
 }
 

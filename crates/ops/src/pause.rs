@@ -35,7 +35,7 @@ const ATTEMPTS: u32 = 5;
 pub const FINISHED_BY_CONTROLLER: &str =
     "NVIDIA's controller finishes these upgrades; they cannot be stopped";
 
-/// Returns the data key of a pause in the ConfigMap.
+/// Returns the data key of a pause in the ConfigMap, unless another user's pause has it.
 pub fn key(selector: Option<&str>) -> String {
     selector.map_or_else(
         || FLEET_KEY.to_owned(),
@@ -43,13 +43,32 @@ pub fn key(selector: Option<&str>) -> String {
     )
 }
 
-/// Reads the pauses, sorted by key.
+/// Returns the data key for a new pause. `written`: the texts of the existing pauses by key. A
+/// user's pause replaces that user's older pause with the same selector, but no other user's pause.
+fn key_beside(written: &BTreeMap<String, String>, new: &pause::Pause) -> String {
+    let shared = key(new.selector.as_deref());
+    let own = format!("{shared}-{}", &digest::sha256(new.by.as_bytes())[..8]);
+    let is_foreign = |text: &String| {
+        !serde_json::from_str::<pause::Pause>(text).is_ok_and(|found| found.by == new.by)
+    };
+    if written.contains_key(&own) || written.get(&shared).is_some_and(is_foreign) {
+        own
+    } else {
+        shared
+    }
+}
+
+/// Reads the texts of the pauses by data key.
 ///
 /// # Errors
 /// The ConfigMap of pauses cannot be read.
-pub async fn pauses(client: &Client) -> Result<Vec<ObservedPause>, ObserveError> {
-    let written: BTreeMap<String, String> = read(client).await?;
-    Ok(written.iter().map(|(key, text)| ObservedPause::read(key, text)).collect())
+pub async fn pause_texts(client: &Client) -> Result<BTreeMap<String, String>, ObserveError> {
+    Ok(read(client).await?)
+}
+
+/// Returns the pauses with these texts by data key, sorted by key.
+pub fn pauses(texts: &BTreeMap<String, String>) -> Vec<ObservedPause> {
+    texts.iter().map(|(key, text)| ObservedPause::read(key, text)).collect()
 }
 
 /// Returns the user that the API server takes this client for. A server that does not say (before
@@ -113,8 +132,8 @@ fn needs_hold(snapshot: &RolloutSnapshot, node: &ObservedNode) -> bool {
     operated && hold::can_be_held(node, settings.driver)
 }
 
-/// Pauses rollouts: writes the pause that gpu-rollout's hooks read, then sets the holds. Returns
-/// the nodes that could not be held.
+/// Pauses rollouts: writes the pause that gpu-rollout's hooks read, beside the pauses of other
+/// users, then sets the holds. Returns the nodes that could not be held.
 ///
 /// # Errors
 /// The pause could not be written, or the cluster could not be read.
@@ -125,7 +144,7 @@ pub async fn pause(
     selector: Option<&Selector>,
     clock: impl Fn() -> Timestamp,
 ) -> Result<Vec<NodeWriteFailure>, CommandError> {
-    write(client, &key(pause.selector.as_deref()), pause)
+    write(client, pause, |written| key_beside(written, pause))
         .await
         .map_err(CommandError::in_write("write the pause"))?;
     let holds = |snapshot: &RolloutSnapshot| {
@@ -137,22 +156,29 @@ pub async fn pause(
     patch_all(client, observers, holds, &clock).await
 }
 
-/// Resumes rollouts: removes the pauses under these keys and, with `annotations`, the pause
-/// annotations of nodes. Pauses go first, because a running hook would set the holds again. Then
-/// releases the holds that no other pause needs. Returns the nodes whose holds could not be
-/// released; another call continues with them.
+/// The outcome of [`resume`].
+#[derive(Debug)]
+pub struct Resumption {
+    /// The nodes whose holds could not be released; another call continues with them.
+    pub failures: Vec<NodeWriteFailure>,
+    /// Pauses that have replaced a chosen one since its text was read. They stay.
+    pub replaced: Vec<ObservedPause>,
+}
+
+/// Resumes rollouts: removes the pauses with these texts by data key and, with `annotations`, the
+/// pause annotations of nodes. Pauses go first, because a running hook would set the holds again.
+/// Then releases the holds that no other pause needs.
 ///
 /// # Errors
 /// The pauses could not be written, or the cluster could not be read.
 pub async fn resume(
     client: &Client,
     observers: &mut [RolloutObserver],
-    (keys, annotations): (&[String], bool),
+    (chosen, annotations): (&BTreeMap<String, String>, bool),
     clock: impl Fn() -> Timestamp,
-) -> Result<Vec<NodeWriteFailure>, CommandError> {
-    let left: Vec<ObservedPause> =
-        pauses(client).await?.into_iter().filter(|pause| !keys.contains(&pause.key)).collect();
-    remove(client, keys).await.map_err(CommandError::in_write("remove the pause"))?;
+) -> Result<Resumption, CommandError> {
+    remove(client, chosen).await.map_err(CommandError::in_write("remove the pause"))?;
+    let left = pauses(&pause_texts(client).await?);
     let releases = |snapshot: &RolloutSnapshot| {
         let driver = snapshot.settings.driver;
         let of_node = |node: &ObservedNode| {
@@ -170,7 +196,9 @@ pub async fn resume(
         };
         snapshot.observed.nodes.values().filter_map(of_node).collect()
     };
-    patch_all(client, observers, releases, &clock).await
+    let failures = patch_all(client, observers, releases, &clock).await?;
+    let replaced = left.into_iter().filter(|pause| chosen.contains_key(&pause.key)).collect();
+    Ok(Resumption { failures, replaced })
 }
 
 /// Patches nodes until no patch is left, a patch fails, or the attempts are used up.

@@ -86,6 +86,18 @@ impl RemedyContext<'_> {
         ))
     }
 
+    /// Returns the command for the operator's log; `None`: the driver has no operator.
+    fn operator_logs(&self) -> Option<String> {
+        let settings = self.settings;
+        settings.driver.has_operator().then(|| {
+            format!(
+                "kubectl logs -n {} deployment/{} --tail=50",
+                settings.operator_namespace,
+                settings.operator_deployment()
+            )
+        })
+    }
+
     fn with_logs(&self, remedy: Remedy) -> Remedy {
         match self.logs() {
             Some(command) => remedy.inspect(command),
@@ -113,9 +125,13 @@ pub(crate) fn remedy_for(reason: &Reason, about: RemedyContext<'_>) -> Remedy {
                 .run(format!("kubectl delete node {node}"))
         }
         Reason::Skipped { label } => plain.run(format!("kubectl label node {node} {label}-")),
-        Reason::UpgradeFailed { .. } => {
-            let remedy = Remedy::words(retry_by(driver));
-            about.with_logs(remedy).run(format!("gpu-rollout retry --yes {node}"))
+        Reason::UpgradeFailed { trouble } => {
+            let remedy = Remedy::words(retry_by(driver, trouble.is_some()));
+            let remedy = match (trouble, about.operator_logs()) {
+                (None, Some(command)) => remedy.inspect(command),
+                _ => about.with_logs(remedy),
+            };
+            remedy.run(format!("gpu-rollout retry --yes {node}"))
         }
         Reason::DriverNotReady { trouble: None, restarts: 0, .. } => about.with_logs(plain),
         Reason::DriverNotReady { .. } => about.with_logs(Remedy::words(
@@ -135,21 +151,24 @@ pub(crate) fn remedy_for(reason: &Reason, about: RemedyContext<'_>) -> Remedy {
             .inspect(format!("kubectl describe deployment -n {namespace} {deployment}"))
             .inspect(format!("kubectl get pods -n {namespace}")),
         Reason::Upgrading(upgrading) => ours(upgrading, about, plain),
-        _ if driver.has_operator() && about.node.is_none() => plain.inspect(format!(
-            "kubectl logs -n {} deployment/{} --tail=50",
-            about.settings.operator_namespace,
-            about.settings.operator_deployment()
-        )),
+        _ if about.node.is_none() => match about.operator_logs() {
+            Some(command) => plain.inspect(command),
+            None => plain,
+        },
         _ => plain,
     }
 }
 
-/// Returns the advice to retry a node whose upgrade NVIDIA's controller performs.
-fn retry_by(driver: Driver) -> String {
+/// Returns the advice to retry a node whose upgrade NVIDIA's controller performs. `has_trouble`:
+/// whether the driver pod has a problem.
+fn retry_by(driver: Driver, has_trouble: bool) -> String {
     let operator = driver.traits().operator;
-    format!(
-        "remove the cause of the failure, then retry the node: the {operator} upgrades it again"
-    )
+    let cause = if has_trouble {
+        "remove the cause of the failure"
+    } else {
+        "the driver pod has no problem, so read in the operator's log why the upgrade failed (pods that were not evicted, a drain, a validation), and remove the cause"
+    };
+    format!("{cause}; only then retry the node: the {operator} upgrades it again")
 }
 
 /// Returns the remedy for a reason of an upgrade that the hook performs or steers.
@@ -200,7 +219,7 @@ fn vendors(wait: &ControllerWait, about: RemedyContext<'_>) -> Remedy {
         ControllerWait::Skipped { label } => plain.run(format!("kubectl label node {node} {label}-")),
         ControllerWait::Parallel { holders, .. } | ControllerWait::Unavailable { holders, .. } => in_the_way(holders, plain),
         ControllerWait::FailedBefore => {
-            Remedy::words(retry_by(settings.driver)).run(format!("gpu-rollout retry --yes {node}"))
+            Remedy::words(retry_by(settings.driver, true)).run(format!("gpu-rollout retry --yes {node}"))
         }
         ControllerWait::UnknownState { .. } => plain.run(format!("gpu-rollout retry --yes {node}")),
         ControllerWait::FailedDriver { .. } | ControllerWait::DriverStarting { .. } => about.with_logs(plain),

@@ -10,6 +10,7 @@ use contract::preflight::PreflightSettings;
 use contract::settings::Settings;
 use contract::task::Task;
 
+use super::command_error::CommandError;
 use super::find_rollouts::FoundRollouts;
 use super::observe::{ObserveError, RolloutObserver, RolloutSnapshot};
 use super::target::RolloutTarget;
@@ -51,6 +52,18 @@ impl ClusterSession {
     pub fn hooks(&self) -> impl Iterator<Item = &Settings> {
         let released = self.targets().iter().filter(|target| target.release.is_some());
         released.map(|target| &target.settings).chain(&self.rollouts.steps)
+    }
+
+    /// Returns the settings of every hook release, if all of them can be read: the Job of another
+    /// one would continue.
+    ///
+    /// # Errors
+    /// A hook release cannot be read.
+    pub fn every_hook(&self) -> Result<Vec<&Settings>, CommandError> {
+        match self.rollouts.unreadable.first() {
+            None => Ok(self.hooks().collect()),
+            Some(unreadable) => Err(CommandError::UnreadableHooks(unreadable.clone())),
+        }
     }
 
     /// Returns the preflight settings of the hook before the operator of a rollout, if there is

@@ -15,7 +15,7 @@ use observed::pause::{ObservedPause, annotated_nodes};
 use planner::node::DriverOperands;
 use planner::progress::RolloutPace;
 
-use super::deploy_again::deploy_again;
+use super::deploy_again::{automatic_retry, deploy_again};
 use super::hold_status::{HoldStatus, is_attended};
 use super::observe::RolloutSnapshot;
 use super::obstacle::PodObstacle;
@@ -48,6 +48,10 @@ pub struct RolloutStatus {
     /// unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deploy_again: Option<String>,
+    /// How the deployer deploys the release again by itself after a failed run, for people; absent:
+    /// it does not, or it is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub automatic_retry: Option<&'static str>,
     /// The mode.
     pub mode: &'static str,
     /// The hook's run.
@@ -228,6 +232,12 @@ pub fn status(snapshot: &RolloutSnapshot) -> RolloutStatus {
     };
     let decided = snapshot.decided();
     let mut nodes = decided.progress(observed, snapshot.settings.driver);
+    for node in &mut nodes {
+        // The engine tolerates the plugin only because no hook is running that replaces it.
+        if node.wait.is_some_and(|wait| waiting::needs_hook_for_plugin(snapshot, &wait.reason)) {
+            node.stage = NodeStage::Pending;
+        }
+    }
     let mut rows: Vec<NodeRow> =
         nodes.iter().map(|node| row::row(snapshot, &sources, node)).collect();
     let recorded = snapshot.record.run.as_ref();
@@ -242,6 +252,7 @@ pub fn status(snapshot: &RolloutSnapshot) -> RolloutStatus {
         driver: snapshot.settings.driver.traits().name,
         release: snapshot.target.release.clone(),
         deploy_again: snapshot.target.deployer.as_ref().map(deploy_again),
+        automatic_retry: snapshot.target.deployer.as_ref().and_then(automatic_retry),
         mode: snapshot.settings.mode.name(),
         run: run_status(snapshot),
         holds_unattended: rows.iter().any(|row| row.held.is_some()) && !is_attended(snapshot),

@@ -5,6 +5,8 @@ use contract::settings::{DraSettings, Mode, Reroll, Settings};
 use contract::task::Task;
 use kube_io::releases::{HookRelease, ReleaseDeployer};
 
+use super::find_rollouts::UnreadableHooks;
+
 /// One rollout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RolloutTarget {
@@ -24,13 +26,13 @@ pub(crate) struct SortedReleases {
     pub(crate) targets: Vec<RolloutTarget>,
     /// The settings of releases that only run before the operator.
     pub(crate) steps: Vec<Settings>,
-    /// The errors of releases that cannot be read, for people.
-    pub(crate) notes: Vec<String>,
+    /// The releases that cannot be read.
+    pub(crate) unreadable: Vec<UnreadableHooks>,
 }
 
 /// Sorts hook releases.
 pub(crate) fn sort_releases(releases: Vec<HookRelease>) -> SortedReleases {
-    let SortedReleases { mut targets, mut steps, mut notes } = SortedReleases::default();
+    let SortedReleases { mut targets, mut steps, mut unreadable } = SortedReleases::default();
     for HookRelease { trigger, settings, deployer } in releases {
         match settings {
             Ok(settings) if settings.watches() => {
@@ -39,7 +41,7 @@ pub(crate) fn sort_releases(releases: Vec<HookRelease>) -> SortedReleases {
             }
             // The release after the operator is its rollout.
             Ok(settings) => steps.push(*settings),
-            Err(error) => notes.push(format!("configmap {trigger}: {error}")),
+            Err(error) => unreadable.push(UnreadableHooks::Release { trigger, error }),
         }
     }
     // Network before GPU, and releases that settle a driver before those that only replace plugins.
@@ -52,7 +54,7 @@ pub(crate) fn sort_releases(releases: Vec<HookRelease>) -> SortedReleases {
             target.release.clone(),
         )
     });
-    SortedReleases { targets, steps, notes }
+    SortedReleases { targets, steps, unreadable }
 }
 
 /// Creates the target for a driver whose operator has no hook release, with the settings of a hook

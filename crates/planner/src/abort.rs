@@ -13,10 +13,13 @@ use observed::pause::HOLD;
 use observed::{Observed, ObservedNode};
 
 /// Returns the patches that release all nodes, for every driver. Nodes with the record of a newer
-/// program are left to that program. `paused`: the drivers whose nodes are, or become, paused.
-/// NVIDIA's controller does not know gpu-rollout's pauses, so holds keep it from these nodes.
-pub fn release_patches(observed: &Observed, paused: &[Driver]) -> Vec<NodePatch> {
-    observed.nodes.values().filter_map(|node| of_node(node, paused)).collect()
+/// program are left to that program. `paused`: the drivers for which a node is, or becomes, paused.
+/// NVIDIA's controller does not know gpu-rollout's pauses, so holds keep it from such a node.
+pub fn release_patches<'d>(
+    observed: &Observed,
+    paused: impl Fn(&ObservedNode) -> &'d [Driver],
+) -> Vec<NodePatch> {
+    observed.nodes.values().filter_map(|node| of_node(node, paused(node))).collect()
 }
 
 /// Returns the patch that releases one node; `None` if there is nothing to change on it, or if its
@@ -73,7 +76,8 @@ fn restore_driver(node: &ObservedNode, driver: Driver, patch: &mut NodePatch) ->
     }
     let state = ControllerState::of_node(node, traits);
     if let NodeRecordState::Record(record) = &found {
-        if record.cordoned && node.unschedulable && !state.is_in_progress() {
+        // The controller does nothing with a failed node, so it would keep the cordon for ever.
+        if record.cordoned && node.unschedulable && !state.is_busy() {
             patch.unschedulable = Some(false);
         }
         // The annotation because of which NVIDIA's controller keeps gpu-rollout's cordon: while the
@@ -171,6 +175,16 @@ mod tests {
         let patch = of_node(&in_progress, &[]).expect("a record");
         assert_eq!(patch.unschedulable, None, "its controller uncordons it when it is done");
         assert_eq!(patch.annotations[gpu.initially_unschedulable], None);
+    }
+
+    /// The cordon stayed on a node that NVIDIA's controller had given up, and the next run took it for
+    /// a foreign one.
+    #[test]
+    fn cordon_of_node_that_controller_gave_up_goes() {
+        let gpu = Driver::Gpu.traits();
+        let failed =
+            node(&[(gpu.state_label, "upgrade-failed")], &[(gpu.own_record, RECORD)], true);
+        assert_eq!(of_node(&failed, &[]).expect("a record").unschedulable, Some(false));
     }
 
     #[test]

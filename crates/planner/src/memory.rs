@@ -62,12 +62,12 @@ pub struct RunMemory {
     /// Since when the hook has observed ready plugin pods of a node that publish another driver
     /// version than the loaded one, by their UIDs.
     pub outdated: Named<BTreeMap<String, Timestamp>>,
-    /// When this process last requested the deletion of a pod, by UID.
-    pub issued: BTreeMap<String, Timestamp>,
+    /// The deletions of pods that this process requested, by UID.
+    pub issued: Named<RequestedDeletion>,
     /// Patches of nodes that were requested and whose result has not been observed, by name.
     pub patched: Named<PendingPatch>,
     /// The history of the eviction of a pod, by its UID.
-    pub evictions: BTreeMap<String, EvictionHistory>,
+    pub evictions: Named<EvictionHistory>,
     /// Writes that the API server refused, by node and pod UID (none for the node itself).
     pub refusals: BTreeMap<RefusedObject, WriteRefusals>,
     /// Nodes that were to be released unchanged because the time was over.
@@ -135,6 +135,15 @@ pub struct RecordedWaits {
     pub fleet: Option<RecordedFleetWait>,
 }
 
+/// A requested deletion of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestedDeletion {
+    /// The node of the pod.
+    pub node: String,
+    /// Time of the last request.
+    pub at: Timestamp,
+}
+
 /// A requested patch of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingPatch {
@@ -183,7 +192,11 @@ impl RunMemory {
         let accepted = other.refusals.keys().filter(|object| !self.refusals.contains_key(*object));
         let refusals =
             refused.map(|(object, _)| object).chain(accepted).map(|(node, _)| node.as_str());
-        names.into_iter().flatten().map(|name| &**name).chain(refusals).collect()
+        let issued = self.issued.differing(&other.issued).into_iter().flat_map(|uid| {
+            let both = [self.issued.get(uid), other.issued.get(uid)];
+            both.into_iter().flatten().map(|deletion| deletion.node.as_str())
+        });
+        names.into_iter().flatten().map(|name| &**name).chain(refusals).chain(issued).collect()
     }
 
     /// Returns whether the run waits for the node with this UID.
@@ -193,14 +206,15 @@ impl RunMemory {
 
     /// Creates the memory of a run that follows another one. It keeps the replacements of the
     /// previous run, and the plugins that did not come back: a repeated run must not take down more
-    /// plugins.
+    /// plugins. A node that had left does not come back: a new node of this name has another UID.
     pub fn following(
         nodes: &Named<NodeRecord>,
         started_at: Timestamp,
         deadline: Timestamp,
     ) -> Self {
         let mut memory = Self::new(started_at, deadline);
-        for (name, node) in nodes {
+        let stays = |node: &NodeRecord| node.outcome != Some(NodeOutcome::Gone);
+        for (name, node) in nodes.iter().filter(|(_, node)| stays(node)) {
             let mut node = node.clone();
             node.replaced = last_of_each(std::mem::take(&mut node.replaced));
             if node.replaced.is_empty() {
@@ -251,7 +265,7 @@ impl RunMemory {
     /// whether a pod still exists.
     pub fn prune(&mut self, here: impl Fn(&str) -> bool, now: Timestamp) {
         let old = |at: Timestamp| now.duration_since(at) > FORGOTTEN;
-        self.issued.retain(|_, at| !old(*at));
+        self.issued.retain(|_, deletion| !old(deletion.at));
         self.evictions.retain(|uid, history| !old(history.last) || here(uid));
     }
 }
@@ -292,14 +306,41 @@ mod tests {
         let at = |minutes: i64| Timestamp::UNIX_EPOCH + SignedDuration::from_mins(minutes);
         let mut memory = RunMemory::new(at(0), at(1000));
         for (uid, minute) in [("gone", 0), ("here", 0), ("just-gone", 9)] {
-            memory.issued.insert(uid.to_owned(), at(minute));
-            memory.evictions.insert(
-                uid.to_owned(),
-                EvictionHistory::after(None, at(minute), EvictionReply::Accepted),
-            );
+            let deletion = RequestedDeletion { node: "n".to_owned(), at: at(minute) };
+            memory.issued.insert(uid, deletion);
+            let history = EvictionHistory::after(None, at(minute), EvictionReply::Accepted);
+            memory.evictions.insert(uid, history);
         }
         memory.prune(|uid| uid == "here", at(11));
-        assert_eq!(memory.evictions.keys().collect::<Vec<_>>(), ["here", "just-gone"]);
-        assert_eq!(memory.issued.keys().collect::<Vec<_>>(), ["just-gone"]);
+        let [evictions, issued] = [
+            memory.evictions.keys().map(|uid| &**uid).collect::<Vec<_>>(),
+            memory.issued.keys().map(|uid| &**uid).collect(),
+        ];
+        assert_eq!((evictions, issued), (vec!["here", "just-gone"], vec!["just-gone"]));
+    }
+
+    /// Regression: every later run kept and reported the record of a node that had left.
+    #[test]
+    fn node_that_left_is_forgotten_by_next_run() {
+        let replacement = PluginReplacement {
+            plugin: ReplacedPodKind::Dra,
+            pod: "plugin".to_owned(),
+            daemon_set: "plugins".to_owned(),
+            under: "driver/0".to_owned(),
+            cause: "the driver is newer".to_owned(),
+            at: Timestamp::UNIX_EPOCH,
+            back_at: Some(Timestamp::UNIX_EPOCH),
+        };
+        let record = |outcome| NodeRecord {
+            outcome: Some(outcome),
+            replaced: BTreeMap::from([("old".to_owned(), replacement.clone())]),
+            ..NodeRecord::default()
+        };
+        let mut nodes = Named::new();
+        nodes.insert("here", record(NodeOutcome::Done));
+        nodes.insert("left", record(NodeOutcome::Gone));
+        let now = Timestamp::UNIX_EPOCH;
+        let memory = RunMemory::following(&nodes, now, now);
+        assert_eq!(memory.nodes.keys().map(|name| &**name).collect::<Vec<_>>(), ["here"]);
     }
 }

@@ -419,7 +419,7 @@ impl<'a> DriverOperands<'a> {
     }
 }
 
-/// Returns the reason of a node without a driver pod that stays. The old pod may still terminate.
+/// Returns the reason of a node that has no driver pod, or only one that is terminating.
 fn without_driver_pod(pod: Option<&ObservedPod>) -> Reason {
     pod.filter(|pod| pod.deleting).map_or(Reason::DriverPodMissing, |pod| {
         Reason::Upgrading(UpgradeReason::DriverEnding { pod: pod.name.clone(), trouble: None })

@@ -19,7 +19,7 @@ pub struct ImagesArguments {
     /// Output format
     #[arg(short, long, value_enum, default_value_t = ImagesFormat::Text)]
     output: ImagesFormat,
-    /// Include images of components that the values switch off
+    /// Include images that the values disable
     #[arg(long)]
     all: bool,
     /// Operating system of the GPU nodes, such as `ubuntu22.04` or `rhel9`, for images that are

@@ -64,11 +64,11 @@ impl ParityArguments {
         }
         // The result comes first, then what a deployer cannot express.
         if parity.equal {
-            printer.note(&format!("{} deploy the same", columns.join(", ")));
+            printer.note(&format!("{} deploy the same things", columns.join(", ")));
         } else {
             let count = parity.differences.len();
             printer.error(
-                &format!("{} do not deploy the same: {count} difference{}", columns.join(", "), if count == 1 { "" } else { "s" }),
+                &format!("{} do not deploy the same things: {count} difference{}", columns.join(", "), if count == 1 { "" } else { "s" }),
                 Some("render them from the same recipe with the same version of gpu-rollout; `gpu-rollout bundle verify DIR` shows what was edited"),
             );
         }

@@ -1,6 +1,6 @@
 //! Task `hold`: holds every node that needs the driver before the operator gets the new spec. Mode
-//! `steer` always does so, mode `assist` only if the version of the operator changes. The task
-//! fails closed: NVIDIA's controller would upgrade a node without a hold as soon as the operator
+//! `steer` always does so, mode `assist` as `operatorUpgrade.hold` says: by default, only if the
+//! version of the operator changes. The task fails closed: NVIDIA's controller would upgrade a node without a hold as soon as the operator
 //! acts.
 
 use std::collections::BTreeMap;
@@ -22,9 +22,10 @@ use planner::memory::RunMemory;
 use planner::pods::listed;
 use planner::write_refusals::WriteRefusals;
 
+use super::refused_request_timers::{RequestKind, refused as refused_request};
 use super::write_results::WriteResults;
 use super::{LONGEST_GATHER, RETRY, StepEnd, interrupted};
-use crate::run_caches::RunCaches;
+use crate::run_caches::{HISTORY_WENT_BACK, RunCaches};
 use crate::{EndReason, HookProcess, RunEnd};
 
 /// How many refused nodes are in the reasons of the verdict.
@@ -60,17 +61,30 @@ impl NodeHold<'_> {
                 let message = "cannot hold every node in time; do not deploy the operator";
                 return Err(RunEnd::new(EndReason::HoldIncomplete, message).into());
             }
-            if watches.sync() == CacheState::InStep {
-                match next_step(
-                    &watches.observed(now),
-                    &hook.settings,
-                    self.results.memory,
-                    &mut refused,
-                    now,
-                ) {
-                    HoldStep::Done(end) => return Ok(end),
-                    HoldStep::Fail(end) => return Err(StepEnd::Verdict(end)),
-                    HoldStep::Patch(patches) => self.patch(patches, &mut refused).await?,
+            match self.caches.sync() {
+                CacheState::InStep => {
+                    self.results.refusals.clear(RequestKind::Watch);
+                    match next_step(
+                        &watches.observed(now),
+                        &hook.settings,
+                        self.results.memory,
+                        &mut refused,
+                        now,
+                    ) {
+                        HoldStep::Done(end) => return Ok(end),
+                        HoldStep::Fail(end) => return Err(StepEnd::Verdict(end)),
+                        HoldStep::Patch(patches) => self.patch(patches, &mut refused).await?,
+                    }
+                }
+                CacheState::Behind(_) => {}
+                CacheState::Past(why) => {
+                    tracing::warn!(why, "{HISTORY_WENT_BACK}");
+                    return Err(StepEnd::LeaseLost);
+                }
+                CacheState::Forbidden(message) => {
+                    if now >= self.results.refusals.deadline(RequestKind::Watch, now) {
+                        return Err(refused_request(&message).into());
+                    }
                 }
             }
             tokio::select! {
@@ -129,11 +143,11 @@ enum HoldStep {
     Patch(Vec<NodePatch>),
 }
 
-/// Returns the next step, and drops refused nodes that need no hold any more.
+/// Returns the next step, and drops refusals and refused nodes that need no hold any more.
 fn next_step(
     observed: &Observed,
     settings: &Settings,
-    memory: &RunMemory,
+    memory: &mut RunMemory,
     refused: &mut RefusedNodes,
     now: Timestamp,
 ) -> HoldStep {
@@ -144,6 +158,11 @@ fn next_step(
             format!("no node is held: {why}"),
         ));
     }
+    let mut patches = missing(observed, settings, now);
+    let is_missing = |node: &str| patches.iter().any(|patch| patch.node == node);
+    refused.retain(|node, _| is_missing(node));
+    // The refusal of another node, such as one that has left, would keep the task from its end.
+    memory.refusals.retain(|(node, _), _| is_missing(node));
     // A patch that failed because of a webhook is repeated when its refusal is due.
     let is_due = |node: &str| {
         memory
@@ -151,8 +170,6 @@ fn next_step(
             .get(&(node.to_owned(), String::new()))
             .is_none_or(|refusal| refusal.due() <= now)
     };
-    let mut patches = missing(observed, settings, now);
-    refused.retain(|node, _| patches.iter().any(|patch| patch.node == *node));
     patches.retain(|patch| !refused.contains_key(&patch.node) && is_due(&patch.node));
     if !patches.is_empty() || !memory.refusals.is_empty() {
         return HoldStep::Patch(patches);

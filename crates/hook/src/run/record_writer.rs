@@ -6,11 +6,12 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use contract::exit::ExitCode;
-use contract::record::{RECORD_FORMAT_VERSION, RecordedFleetWait, RunRecord, Verdict};
+use contract::record::{NodeRecord, RECORD_FORMAT_VERSION, RecordedFleetWait, RunRecord, Verdict};
 use contract::settings::Settings;
 use contract::task::Task;
 use kube_io::record::{RecordError, RecordStore, StoredRecord};
 use observed::Observed;
+use observed::named::Named;
 use planner::decide::{Action, Decision};
 use planner::hold::operator_version;
 use planner::memory::{AssessmentPeriod, RunMemory};
@@ -240,6 +241,19 @@ impl RecordSchedule {
         false
     }
 
+    /// Makes the record due later if the results of actions have changed it, such as accepted
+    /// evictions: no later decision finds this change. `decided`: the nodes before the actions.
+    pub(super) fn gather(
+        &mut self,
+        decided: &Named<NodeRecord>,
+        memory: &RunMemory,
+        now: Timestamp,
+    ) {
+        if self.due.is_none() && memory.nodes != *decided {
+            self.due = Some(later(now, GATHER_RECORD));
+        }
+    }
+
     /// Whether the record must be written before the actions of a decision, or readers of the
     /// record need it at once.
     fn must_precede(&self, before: &RunMemory, decision: &Decision) -> bool {
@@ -273,8 +287,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::sync::Arc;
 
-    use contract::record::{MOST_INTERRUPTIONS, NodeOutcome, NodeRecord, RecordedPluginConfig};
-    use observed::named::Named;
+    use contract::record::{MOST_INTERRUPTIONS, NodeOutcome, RecordedPluginConfig};
     use planner::waits::Waits;
 
     use super::*;

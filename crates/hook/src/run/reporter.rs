@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use contract::exit::ExitCode;
-use contract::record::{NodeOutcome, RecordedReason, ReplacedPodKind, Verdict};
+use contract::record::{NodeOutcome, NodeRecord, RecordedReason, ReplacedPodKind, Verdict};
 use contract::settings::Settings;
 use contract::task::Task;
 use observed::Observed;
@@ -20,8 +20,11 @@ use crate::run_events::RunEvents;
 
 /// How often the log shows the progress and the blocking condition.
 const PROGRESS: Duration = Duration::from_mins(1);
-/// How many failed nodes get an event when the run ends. The record contains all of them.
+/// How many nodes get events after one decision. The record contains all nodes.
 const NODES_WITH_EVENT: usize = 50;
+/// How long the events about the end of a run may take. After the verdict, Kubernetes leaves the
+/// process only the margin of the time budget.
+const LAST_EVENTS: Duration = Duration::from_secs(10);
 
 /// Reports decisions, and remembers the reported waits.
 pub(super) struct RunReporter<'a> {
@@ -80,34 +83,63 @@ impl<'a> RunReporter<'a> {
     /// Reports changes of nodes between two memories: plugins that are ready again, nodes that
     /// failed or are deferred.
     pub(super) async fn report_nodes(&self, before: &RunMemory, after: &RunMemory) {
-        for name in after.nodes.differing(&before.nodes) {
-            let Some(node) = after.nodes.get(name) else { continue };
-            let earlier = before.nodes.get(name);
-            for plugin in [ReplacedPodKind::Dra, ReplacedPodKind::Device] {
-                let back = node.replaced.iter().any(|(uid, replacement)| {
-                    replacement.plugin == plugin
-                        && replacement.back_at.is_some()
-                        && earlier
-                            .and_then(|earlier| earlier.replaced.get(uid))
-                            .is_some_and(|one| one.back_at.is_none())
-                });
-                // In mode `drive`, one event at the end covers the whole upgrade of a node.
-                if back && !self.settings.has(Task::Drive) {
-                    self.events.plugin_back(plugin, name).await;
-                }
+        let names = after.nodes.differing(&before.nodes);
+        let news: Vec<(&str, NodeChanges<'_>)> = names
+            .into_iter()
+            .filter_map(|name| {
+                let changes = self.changes(after.nodes.get(name)?, before.nodes.get(name))?;
+                Some((&**name, changes))
+            })
+            .collect();
+        for (name, changes) in news.iter().take(NODES_WITH_EVENT) {
+            for plugin in &changes.back {
+                self.events.plugin_back(*plugin, name).await;
             }
-            let news = node.outcome != earlier.and_then(|earlier| earlier.outcome);
-            if news
-                && let (Some(outcome @ (NodeOutcome::Failed | NodeOutcome::Deferred)), Some(reason)) =
-                    (node.outcome, &node.reason)
-            {
-                self.events.node_given_up(name, outcome == NodeOutcome::Failed, reason).await;
+            if let Some((failed, reason)) = changes.given_up {
+                self.events.node_given_up(name, failed, reason).await;
             }
+        }
+        let more = news.len().saturating_sub(NODES_WITH_EVENT);
+        if more > 0 {
+            self.events.more_nodes(more).await;
         }
     }
 
-    /// Reports a verdict, and the nodes that made the run fail.
+    /// Returns what is new about a node. `None`: nothing.
+    fn changes<'n>(
+        &self,
+        node: &'n NodeRecord,
+        earlier: Option<&NodeRecord>,
+    ) -> Option<NodeChanges<'n>> {
+        let is_back = |plugin: &ReplacedPodKind| {
+            node.replaced.iter().any(|(uid, replacement)| {
+                replacement.plugin == *plugin
+                    && replacement.back_at.is_some()
+                    && earlier
+                        .and_then(|earlier| earlier.replaced.get(uid))
+                        .is_some_and(|one| one.back_at.is_none())
+            })
+        };
+        // In mode `drive`, one event at the end covers the whole upgrade of a node.
+        let back: Vec<ReplacedPodKind> = if self.settings.has(Task::Drive) {
+            Vec::new()
+        } else {
+            [ReplacedPodKind::Dra, ReplacedPodKind::Device].into_iter().filter(is_back).collect()
+        };
+        let is_new = node.outcome != earlier.and_then(|earlier| earlier.outcome);
+        let given_up = match (node.outcome, &node.reason) {
+            (Some(NodeOutcome::Failed), Some(reason)) if is_new => Some((true, reason)),
+            (Some(NodeOutcome::Deferred), Some(reason)) if is_new => Some((false, reason)),
+            _ => None,
+        };
+        (!back.is_empty() || given_up.is_some()).then_some(NodeChanges { back, given_up })
+    }
+
+    /// Reports a verdict, and the nodes that made the run fail. The verdict comes first: after a
+    /// slow event, there are no more events for a while.
     pub(super) async fn report_verdict(&self, verdict: &Verdict, waits: &Waits) {
+        self.events.end_after(LAST_EVENTS);
+        self.events.run_ended(verdict).await;
         for wait in
             waits.iter().filter(|_| verdict.code != ExitCode::Success).take(NODES_WITH_EVENT)
         {
@@ -121,6 +153,13 @@ impl<'a> RunReporter<'a> {
                     .await;
             }
         }
-        self.events.run_ended(verdict).await;
     }
+}
+
+/// What is new about a node.
+struct NodeChanges<'n> {
+    /// The plugins that are ready again.
+    back: Vec<ReplacedPodKind>,
+    /// Why it failed (`true`) or is deferred (`false`).
+    given_up: Option<(bool, &'n RecordedReason)>,
 }

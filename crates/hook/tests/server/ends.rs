@@ -6,6 +6,7 @@ use contract::names;
 use contract::settings::DraRequired;
 use serde_json::json;
 
+use crate::fake::fault::{Effect, Fault};
 use crate::settings::{DRA, OPERATOR};
 use crate::world::objects::Operand;
 use crate::world::{World, named};
@@ -139,4 +140,21 @@ async fn record_deleted_during_run_ends_it_with_reason() {
     assert_eq!(named(&ended), ["*:RecordMissing"]);
     assert!(world.second() < 200, "{} s", world.second());
     assert!(world.deletions().is_empty());
+}
+
+/// Regression: each event about a waiting node took three seconds. After the verdict, the hook
+/// published so many of them that Kubernetes killed it, with another exit code.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn slow_events_do_not_outlast_the_margin() {
+    let mut world = World::at_rest(60);
+    world.pace.driver = 100_000;
+    world.upgrade(&(0..60).collect::<Vec<usize>>());
+    let fault = Fault::new(|request| request.resource == "events", 0, usize::MAX, Effect::Slow(3));
+    world.server.state().faults.push(fault);
+    let ended = world.run("pod-a", "job-1").await;
+    assert_eq!(ended.code, ExitCode::Budget, "{}", ended.message);
+    // The budget of 3600 s without its margin of 90 s, and the events at the end.
+    assert!(world.second() <= 3510 + 30, "{} s", world.second());
+    let events = world.events();
+    assert!(events.iter().any(|(reason, _)| reason == "RolloutFailed"), "{events:?}");
 }

@@ -292,6 +292,9 @@ impl Server {
         if effect == Some(Effect::Tell) {
             self.told.notify_one();
         }
+        if let Some(Effect::Slow(seconds)) = effect {
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+        }
         if let Some(Effect::Status(code)) = effect {
             self.note(&request, code, false);
             return Ok(response(code, full(&failure(code, "injected"))));

@@ -181,6 +181,31 @@ async fn refused_hold_fails_the_deployment() {
     }
 }
 
+/// Regression: the refusal of a node that had left the cluster was never dropped. The task waited
+/// until its deadline and failed, although all nodes were held.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn hold_forgets_refusal_of_a_removed_node() {
+    let world = world();
+    let fault = Fault::new(
+        |request| request.is("patch", "nodes") && request.name == "gpu-1",
+        0,
+        usize::MAX,
+        Effect::Answer(500, "failed calling webhook \"nodes.example.com\": no answer"),
+    );
+    world.server.state().faults.push(fault);
+    let pod = world.start_with(&pre(), "pre-a", "job-pre");
+    while !world.log().iter().any(|entry| entry.status == 500) {
+        world.pass(1).await;
+    }
+    world.remove("nodes", "", "gpu-1");
+    let ended = world.ends(pod).await;
+    assert_eq!(ended.code, ExitCode::Success, "{}", ended.message);
+    assert_eq!(named(&ended), ["*:PreflightPassed", "*:NodesHeld"]);
+    assert!(world.second() < 60, "{} s", world.second());
+    let names: Vec<String> = held(&world).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["gpu-0", "gpu-2"]);
+}
+
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn missing_right_to_hold_fails_before_any_write() {
     for right in ["patch nodes", "list deployments"] {

@@ -1,12 +1,17 @@
-//! Failing writes of `pause`, `resume` and `skip`. Exit code and message must be those of the
-//! cause, not of failed upgrades.
+//! Writes of `pause`, `resume` and `skip`. Of failing writes, exit code and message must be those
+//! of the cause, not of failed upgrades. Pauses of different users must not replace each other.
 
+use contract::driver::Driver;
 use contract::exit::ExitCode;
+use contract::names;
 use contract::pause::Pause;
+use contract::selector::Selector;
+use observed::pause::has_hold;
 use ops::apply::{RequestOutcome, apply};
 use ops::node_request::NodeRequest;
 use ops::node_write::{NodeWriteFailure, exit_code, texts};
-use ops::pause::{pause, resume};
+use ops::pause::{Resumption, pause, pause_texts, pauses, resume};
+use serde_json::json;
 
 use crate::fake::fault::{Effect, Fault};
 use crate::person::Person;
@@ -89,13 +94,10 @@ async fn failed_release_of_a_resume_gives_code_of_its_cause() {
     assert_eq!(exit_code(&failures), ExitCode::Success);
     let answer = ANSWERS[0];
     disturb(&world, answer.0);
-    let failures =
-        resume(&person.client, &mut person.observers, (&["fleet".to_owned()], false), || {
-            world.clock.now()
-        })
-        .await
-        .unwrap();
-    assert_told(&failures, answer);
+    let shown = pause_texts(&person.client).await.unwrap();
+    let resumed =
+        resume(&person.client, &mut person.observers, (&shown, false), || world.clock.now());
+    assert_told(&resumed.await.unwrap().failures, answer);
 }
 
 #[tokio::test(flavor = "local", start_paused = true)]
@@ -131,7 +133,7 @@ async fn refused_pause_is_told_as_a_refused_write() {
         let world = World::at_rest(1);
         let mut person = Person::with_rights(&world, RIGHTS).await;
         world.server.state().faults.push(Fault::new(
-            |request| request.is("patch", "configmaps"),
+            |request| request.is_write() && request.resource == "configmaps",
             0,
             usize::MAX,
             effect,
@@ -143,5 +145,74 @@ async fn refused_pause_is_told_as_a_refused_write() {
         assert_eq!(error.exit_code(), code);
         assert!(error.to_string().starts_with("cannot write the pause: "), "{error}");
         assert!(!error.hint().contains("list and watch"), "{}", error.hint());
+    }
+}
+
+/// Pauses the nodes with this selector in the name of a user.
+async fn paused_by(world: &World, person: &mut Person, by: &str, selector: Option<&str>) {
+    let selector = selector.map(str::to_owned);
+    let parsed = selector.as_ref().map(|text| text.parse::<Selector>().unwrap());
+    let new = Pause { selector, by: by.to_owned(), ..new_pause(world) };
+    let clock = || world.clock.now();
+    let failures =
+        pause(&person.client, &mut person.observers, &new, parsed.as_ref(), clock).await.unwrap();
+    assert_eq!(texts(&failures), Vec::<String>::new());
+}
+
+async fn users_of_pauses(person: &Person) -> Vec<String> {
+    let texts = pause_texts(&person.client).await.unwrap();
+    pauses(&texts).into_iter().map(|pause| pause.by).collect()
+}
+
+/// Regression: both pauses had the same data key. The second one replaced the first one, and one
+/// `resume` ended both.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn second_pause_keeps_the_first_users_pause() {
+    for selector in [None, Some("nvidia.com/gpu.present=true")] {
+        let world = World::at_rest(2);
+        let mut person = Person::with_rights(&world, RIGHTS).await;
+        for by in ["ada", "system:serviceaccount:ci:bob", "ada", "system:serviceaccount:ci:bob"] {
+            paused_by(&world, &mut person, by, selector).await;
+        }
+        let users = users_of_pauses(&person).await;
+        assert_eq!(users, ["ada", "system:serviceaccount:ci:bob"], "{selector:?}");
+        let mut shown = pause_texts(&person.client).await.unwrap();
+        shown.retain(|_, text| text.contains("ada"));
+        let resumed =
+            resume(&person.client, &mut person.observers, (&shown, false), || world.clock.now())
+                .await
+                .unwrap();
+        assert_eq!((resumed.failures.len(), resumed.replaced), (0, Vec::new()), "{selector:?}");
+        let users = users_of_pauses(&person).await;
+        assert_eq!(users, ["system:serviceaccount:ci:bob"], "{selector:?}");
+        let snapshot = person.observe(&world).await;
+        for node in snapshot.observed.nodes.values() {
+            // In mode `observe`, `pause` itself sets the holds.
+            assert!(has_hold(node, Driver::Gpu), "{selector:?}: {}", node.name);
+        }
+    }
+}
+
+/// Regression: `resume` removed a pause that had replaced the listed one while the user was asked
+/// for confirmation.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn resume_leaves_a_pause_that_was_replaced() {
+    let world = World::at_rest(2);
+    let mut person = Person::with_rights(&world, RIGHTS).await;
+    paused_by(&world, &mut person, "ada", None).await;
+    let shown = pause_texts(&person.client).await.unwrap();
+    let newer = json!({"by": "bob", "at": "2026-01-01T00:00:00Z"}).to_string();
+    world.edit("configmaps", names::LEASE_NAMESPACE, names::PAUSE_NAME, |object| {
+        object["data"]["fleet"] = json!(newer);
+    });
+    let Resumption { failures, replaced } =
+        resume(&person.client, &mut person.observers, (&shown, false), || world.clock.now())
+            .await
+            .unwrap();
+    assert_eq!(texts(&failures), Vec::<String>::new());
+    let replaced: Vec<&str> = replaced.iter().map(|pause| pause.by.as_str()).collect();
+    assert_eq!((replaced, users_of_pauses(&person).await), (vec!["bob"], vec!["bob".to_owned()]));
+    for node in person.observe(&world).await.observed.nodes.values() {
+        assert!(has_hold(node, Driver::Gpu), "{}", node.name);
     }
 }

@@ -4,9 +4,12 @@
 use std::time::Duration;
 
 use contract::budget::TERMINATION_GRACE_SECONDS;
+use contract::driver::Driver;
 use contract::exit::ExitCode;
 
+use crate::driven::Driven;
 use crate::fake::fault::{Effect, Fault};
+use crate::fake::request::Request;
 use crate::world::{Pod, World};
 
 fn migrating() -> World {
@@ -125,4 +128,34 @@ async fn signal_is_handled_between_unanswered_deletions() {
     assert_eq!(world.holder(), None);
     assert_eq!(world.run("pod-b", "job-1").await.code, ExitCode::Success);
     world.assert_replaced_once();
+}
+
+/// Regression: the record contained no eviction that the API server accepted after the last write
+/// of the record. The busy server delays it until the record has been written.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn evictions_before_a_signal_are_in_the_report() {
+    let fleet = Driven::new(Driver::Gpu, |settings| {
+        settings.upgrade.policy.pod_deletion.as_mut().unwrap().timeout_seconds = 0;
+    });
+    let fleet = fleet.serves("serve", "gpu-0", 1, true).begin();
+    let evicts = |request: &Request| request.is("create", "pods/eviction");
+    let busy = Fault::new(evicts, 0, usize::MAX, Effect::Status(503));
+    fleet.world.server.state().faults.push(busy);
+    let first = fleet.start("pod-a");
+    fleet.world.pass(600).await;
+    assert!(fleet.world.recorded_nodes()["gpu-0"].evicted.is_empty());
+    fleet.world.server.state().faults.clear();
+    let is_accepted = || {
+        let state = fleet.world.server.state();
+        state.log.iter().any(|entry| entry.applied && evicts(&entry.request))
+    };
+    while !is_accepted() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    first.stop.send_replace(true);
+    let ended = fleet.ends(first).await;
+    assert_eq!(ended.code, ExitCode::Interrupted, "{}", ended.message);
+    let evicted = fleet.world.recorded_nodes()["gpu-0"].evicted.clone();
+    assert_eq!(evicted.len(), 1, "{evicted:?}");
+    assert_eq!(fleet.run("pod-b").await.code, ExitCode::Success);
 }

@@ -1,5 +1,7 @@
 //! What users ask for: who, when and why is in the run record, and pauses by annotation end.
 
+use std::collections::BTreeMap;
+
 use contract::driver::Driver;
 use contract::pause::ANNOTATION;
 use contract::user_request::{MOST_REQUESTS, RequestCommand, UserRequest};
@@ -91,8 +93,10 @@ async fn resume_removes_annotation_and_its_hold() {
     let pauses = status(&person.observe(&world).await).pauses;
     assert_eq!(pauses.len(), 1, "{pauses:#?}");
     assert_eq!(pauses[0].nodes, ["gpu-0", "gpu-1"]);
-    let failures = resume(&person.client, &mut person.observers, (&[], true), || world.clock.now());
-    assert_eq!(failures.await.unwrap().len(), 0);
+    let none = BTreeMap::new();
+    let resumed =
+        resume(&person.client, &mut person.observers, (&none, true), || world.clock.now());
+    assert_eq!(resumed.await.unwrap().failures.len(), 0);
     for node in ["gpu-0", "gpu-1"] {
         let metadata = world.get("nodes", "", node)["metadata"].clone();
         assert_eq!(metadata["annotations"][ANNOTATION], Value::Null);

@@ -63,10 +63,13 @@ impl RolloutStatus {
         if let Some(first) = urgent.first() {
             let is_aborted = self.run.as_ref().is_some_and(|run| run.phase == RunPhase::Aborted)
                 && urgent.iter().all(|advice| advice.reason == NOT_RUNNING);
-            let standstill = if is_aborted && self.pauses.is_empty() {
-                "a deployer that retries starts the rollout again; gpu-rollout pause prevents that"
-            } else {
-                "the rollout stands still"
+            let retry = self.retry_after_end();
+            let standstill = match retry {
+                Some(retry) if is_aborted => {
+                    format!("{retry}; to prevent that, run gpu-rollout pause")
+                }
+                Some(retry) => retry.to_owned(),
+                None => "the rollout stands still".to_owned(),
             };
             let safe = format!("no affected node is out of service; {standstill}");
             let wait = Some(self.harm_of_waiting(&safe));
@@ -115,7 +118,7 @@ impl RolloutStatus {
                     format_remaining(at, self.at)
                 )),
                 None if self.fleet_wait_verdict.is_some() => WaitAnswer::SafeFor(format!(
-                    "for less than {}: {then}",
+                    "unknown, at most {} (it is not recorded since when the fleet waits): {then}",
                     format_duration(longest)
                 )),
                 None => WaitAnswer::Safe(limit),
@@ -190,13 +193,41 @@ impl RolloutStatus {
         let run = self.run.as_ref()?;
         match (run.phase, run.verdict) {
             (RunPhase::Ended, Some(verdict)) if verdict != ExitCode::Success.name() => {
-                Some(format!("the last run failed ({verdict}): deploy the bundle again"))
+                Some(format!("the last run failed ({verdict}): {}", self.next_deployment()))
             }
             (RunPhase::Lost, _) => {
-                Some("the last run ended without a result: deploy the bundle again".to_owned())
+                Some(format!("the last run ended without a result: {}", self.next_deployment()))
             }
             _ => None,
         }
+    }
+
+    fn next_deployment(&self) -> String {
+        self.retry_after_end().map_or_else(
+            || "deploy the bundle again".to_owned(),
+            |retry| format!("{retry}; to continue at once, deploy the bundle again"),
+        )
+    }
+
+    /// Returns how the deployer starts the rollout again after a run that did not succeed. A hook
+    /// that starts during a pause starts no upgrade.
+    fn retry_after_end(&self) -> Option<&'static str> {
+        let run = self.run.as_ref()?;
+        let has_failed = match run.phase {
+            RunPhase::Aborted | RunPhase::Lost => true,
+            RunPhase::Ended => run.verdict.is_some_and(|name| name != ExitCode::Success.name()),
+            RunPhase::Never
+            | RunPhase::Starting
+            | RunPhase::Running
+            | RunPhase::WaitsForLease
+            | RunPhase::BetweenPods => false,
+        };
+        let unknown = "a deployer that retries starts the rollout again";
+        if !has_failed || !self.pauses.is_empty() {
+            return None;
+        }
+        let knows_deployer = self.deploy_again.is_some();
+        self.automatic_retry.or_else(|| (!knows_deployer).then_some(unknown))
     }
 
     /// Describes the nodes that wait for the end of a pause.

@@ -4,6 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use contract::exit::ExitCode;
 use contract::settings::{Reroll, Settings};
+use contract::user_request::RequestCommand;
 use nvidia_upgrade::explain::ControllerWait;
 use observed::ObservedNode;
 use planner::progress::NodeProgress;
@@ -64,7 +65,7 @@ pub(super) fn node(
     }
     let decides = snapshot.settings.mode.decides();
     if let Reason::PluginStale { cause } = reason
-        && snapshot.target.settings.dra.reroll == Reroll::Auto
+        && needs_hook_for_plugin(snapshot, reason)
     {
         waiting.describe_stale_plugin(cause);
     }
@@ -121,10 +122,29 @@ fn node_obstacles(
         .unwrap_or_default()
 }
 
+/// Returns whether the reason is a stale plugin that a hook would replace. Only the commands switch
+/// the replacement off, because no hook is running.
+pub(super) fn needs_hook_for_plugin(snapshot: &RolloutSnapshot, reason: &Reason) -> bool {
+    matches!(reason, Reason::PluginStale { .. })
+        && snapshot.target.settings.dra.reroll == Reroll::Auto
+}
+
+/// Says whom to ask before a rollout that a user aborted is deployed again.
+fn after_abort(snapshot: &RolloutSnapshot) -> String {
+    let requests = snapshot.record.requests.iter().rev();
+    let mut aborts = requests.filter(|request| request.command == RequestCommand::Abort);
+    match aborts.next() {
+        Some(abort) if snapshot.phase() == RunPhase::Aborted => {
+            format!("ask {} (abort), and then ", abort.by)
+        }
+        _ => String::new(),
+    }
+}
+
 impl BlockingCondition {
-    /// Describes a stale plugin that a hook would replace. Only the commands switch the replacement
-    /// off, because no hook is running.
+    /// Describes a stale plugin that a hook would replace.
     fn describe_stale_plugin(&mut self, cause: &str) {
+        (self.reason, self.resolves_itself) = (NOT_RUNNING, false);
         self.text = format!(
             "the DRA plugin is stale ({cause}), and no hook Job is running that replaces it"
         );
@@ -138,7 +158,7 @@ impl BlockingCondition {
         if !is_attended(snapshot) {
             (self.reason, self.resolves_itself) = (NOT_RUNNING, false);
             self.text = format!("{}; no hook Job is running{}", held.text(), last(snapshot));
-            self.remedy = HoldStatus::remedy();
+            self.remedy = HoldStatus::remedy(snapshot.target.deployer.as_ref());
         } else if snapshot.phase() != RunPhase::Running {
             // The engine's reason assumes that the hook after the operator's release already runs.
             (self.reason, self.resolves_itself, self.text) = (HELD, true, held.text());
@@ -158,8 +178,10 @@ impl BlockingCondition {
                 last(snapshot),
                 self.text
             );
-            self.remedy =
-                Remedy::words("deploy the bundle again: the rollout continues where it stopped");
+            self.remedy = Remedy::words(format!(
+                "{}deploy the bundle again: the rollout continues where it stopped",
+                after_abort(snapshot)
+            ));
         }
     }
 

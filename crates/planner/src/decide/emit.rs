@@ -1,12 +1,13 @@
 //! Assembles a decision: actions, waits, outcomes, memory and memo.
 
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
 use crate::action::PodEviction;
-use crate::memory::RunMemory;
+use crate::memory::{RequestedDeletion, RunMemory};
 use crate::note::DecisionNote;
 use crate::pods::eviction_retry::{self, EvictionHistory};
 use crate::reason::{Reason, Wait};
@@ -65,7 +66,10 @@ impl FleetEffects {
             released_unchanged,
             depends_on_others: _,
         } = effects;
-        fleet.memory.issued.extend(issued.into_iter().map(|uid| (uid, fleet.now)));
+        for uid in issued {
+            let deletion = RequestedDeletion { node: node.name.clone(), at: fleet.now };
+            fleet.memory.issued.insert(uid, deletion);
+        }
         for uid in unasked {
             fleet.memory.evictions.remove(&uid);
         }
@@ -371,8 +375,9 @@ fn finish<'n>(
     let (focus, is_releasing) = (std::mem::take(&mut effects.focus), effects.is_releasing);
     let actions = effects.into_actions(&mut draft);
     if !draft.memory.evictions.is_empty() || !draft.memory.issued.is_empty() {
-        let pods: BTreeSet<&str> =
-            draft.observed.workloads.pods.values().flatten().map(|pod| pod.uid.as_str()).collect();
+        let pods = LazyCell::new(|| -> BTreeSet<&str> {
+            draft.observed.workloads.pods.values().flatten().map(|pod| pod.uid.as_str()).collect()
+        });
         draft.memory.prune(|uid| pods.contains(uid), draft.now);
     }
     // Retries on a node that has failed do not keep the run from ending.

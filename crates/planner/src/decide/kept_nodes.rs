@@ -36,7 +36,7 @@ pub(super) struct KnownNode {
     pub(super) needs_driver: bool,
     /// `None`: the node does not belong to the run.
     pub(super) found: Option<(Arc<NodeAssessment>, NodeEnding)>,
-    /// The reason for which it waited apart from its upgrade.
+    /// The reason that it waited for, other than its upgrade.
     pub(super) left: Option<Arc<Reason>>,
     /// Until when the results are valid if nothing changes.
     pub(super) until: Timestamp,
@@ -65,8 +65,11 @@ pub(super) struct NodeSums {
     pub(super) free_in_pause: BTreeSet<Arc<str>>,
     /// Nodes that every decision examines.
     pub(super) dependent: BTreeSet<Arc<str>>,
-    /// Nodes whose reason contains the wait of NVIDIA's controller.
+    /// Nodes whose reason contains the wait of NVIDIA's controller, and that have no other
+    /// ([`KnownNode::only_left`]).
     pub(super) asking: BTreeSet<Arc<str>>,
+    /// The other nodes whose reason contains the wait of NVIDIA's controller.
+    pub(super) asking_apart: BTreeSet<Arc<str>>,
     /// Nodes that may be started, with the number of earlier attempts.
     pub(super) candidates: BTreeSet<(u32, Arc<str>)>,
     /// Failed nodes that are not retried.
@@ -135,7 +138,7 @@ impl KeptNodes {
         Some(known)
     }
 
-    /// Drops a node that no longer exists, or is not one of the decision.
+    /// Drops a node that no longer exists, or is not part of the decision.
     pub(super) fn drop_results(&mut self, name: &str) {
         self.unsettled.remove(name);
         self.known.remove(name);
@@ -145,7 +148,7 @@ impl KeptNodes {
         self.deferred.remove(name);
     }
 
-    /// Returns whether a node is one of the decision.
+    /// Returns whether a node is part of the decision.
     pub(super) fn is_listed(&self, name: &str) -> bool {
         self.known.get(name).is_some_and(|known| known.found.is_some())
     }
@@ -189,7 +192,11 @@ impl NodeSums {
         let depends =
             upgrade.ends || upgrade.turn == UpgradeTurn::UnderWay || assessment.needs.is_stale();
         name_in(&mut self.dependent, depends);
-        name_in(&mut self.asking, ending.reason.as_ref().is_some_and(|reason| reason.asks_why()));
+        if ending.reason.as_ref().is_some_and(|reason| reason.asks_why()) {
+            let is_only = known.only_left().is_some();
+            let set = if is_only { &mut self.asking } else { &mut self.asking_apart };
+            change(set, Arc::clone(name), is_added);
+        }
         if let UpgradeTurn::Candidate(again) = upgrade.turn {
             change(&mut self.candidates, (again, Arc::clone(name)), is_added);
         }

@@ -114,7 +114,6 @@ fn is_same_run(before: &RunMemory, now: &RunMemory) -> bool {
         && before.taken_over_at == now.taken_over_at
         && before.deadline == now.deadline
         && before.configs == now.configs
-        && before.issued == now.issued
         && before.own == now.own
         && before.baseline == now.baseline
 }

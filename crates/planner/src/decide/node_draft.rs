@@ -179,8 +179,8 @@ impl<'a> NodeDraft<'a> {
     /// Returns whether the deletion of this pod was just requested. If not, it counts as requested
     /// from now on.
     pub(super) fn is_being_deleted(&mut self, uid: &str) -> bool {
-        let issued = self.fleet.memory.issued.get(uid).copied();
-        if issued.is_some_and(|issued| !self.alarm.passed(issued, REPEAT_SECONDS)) {
+        let issued = self.fleet.memory.issued.get(uid).map(|deletion| deletion.at);
+        if issued.is_some_and(|at| !self.alarm.passed(at, REPEAT_SECONDS)) {
             return true;
         }
         self.effects.issued.push(uid.to_owned());

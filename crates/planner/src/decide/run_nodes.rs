@@ -345,6 +345,30 @@ impl<'a> RunNodes<'a> {
         true
     }
 
+    /// Sets the reason of all candidates that are not examined, if they all have the same reason of
+    /// the same kind now, and if no record contains more than its kind. Returns whether it did.
+    pub(super) fn describe_candidates(&mut self, known: &Arc<Reason>, next: &Arc<Reason>) -> bool {
+        if !self.fleet.is_only_described(next) || known.name() != next.name() {
+            return false;
+        }
+        let has_reason = |wait: &Wait| Arc::ptr_eq(&wait.reason, known);
+        let examined = self
+            .listed
+            .iter()
+            .filter(|node| self.kept.waits.get(node.name).is_some_and(has_reason));
+        // Only candidates have this reason, and a node that is none any more is examined.
+        let waiting = self.kept.waits.values().filter(|wait| has_reason(wait)).count();
+        if waiting - examined.count() != self.kept.sums.candidates.len() {
+            return false;
+        }
+        if !Arc::ptr_eq(known, next) {
+            self.kept.waits.update(|_, wait| {
+                has_reason(wait).then(|| Wait { reason: Arc::clone(next), ..wait.clone() })
+            });
+        }
+        true
+    }
+
     /// Examines more nodes of the decision, whose previous results count.
     pub(super) fn examine<'n>(&mut self, names: impl Iterator<Item = &'n str>) {
         let before = self.listed.len();

@@ -271,6 +271,16 @@ impl<'a> StartThrottle<'a> {
         })
     }
 
+    /// Returns the limit that forbids the start of every node.
+    pub(crate) fn refusal_of_all(&mut self) -> Option<StartRefusal> {
+        let NodeLimits { parallel, unavailable, .. } = self.limits;
+        if unavailable == 0 {
+            return Some(StartRefusal::Paused { key: "maxUnavailable" });
+        }
+        (self.in_progress.names.len() >= parallel)
+            .then(|| StartRefusal::Slots { limit: parallel, holders: self.in_progress.list() })
+    }
+
     /// Starts a node.
     ///
     /// # Errors
@@ -280,13 +290,10 @@ impl<'a> StartThrottle<'a> {
         name: &Arc<str>,
         member: &'a ThrottledNode,
     ) -> Result<(), StartRefusal> {
-        let NodeLimits { total, parallel, unavailable } = self.limits;
-        if unavailable == 0 {
-            return Err(StartRefusal::Paused { key: "maxUnavailable" });
+        if let Some(refusal) = self.refusal_of_all() {
+            return Err(refusal);
         }
-        if self.in_progress.names.len() >= parallel {
-            return Err(StartRefusal::Slots { limit: parallel, holders: self.in_progress.list() });
-        }
+        let NodeLimits { total, unavailable, .. } = self.limits;
         if !member.unavailable {
             if self.unavailable.names.len() >= unavailable {
                 return Err(StartRefusal::Unavailable {

@@ -183,7 +183,7 @@ impl Reason {
                 "wait: the hook replaces it when another plugin is ready again; the limit is rollout.dra.maxUnavailable"
             }
             Self::PluginHeldUp { .. } => {
-                "repair the replaced plugins that are not ready (gpu-rollout status lists their nodes), then deploy again"
+                "repair the replacement plugins that are not ready (gpu-rollout status lists their nodes), then deploy again"
             }
             Self::PluginStale { .. } => {
                 "delete the plugin pod of the node, or set rollout.dra.reroll to auto"
@@ -219,7 +219,7 @@ impl Reason {
                 "wait: the hook replaces it when the plugin pods of another node are ready again; the limit is rollout.devicePlugin.maxUnavailable"
             }
             Self::RestartHeldUp { .. } => {
-                "repair the replaced pods that are not ready (gpu-rollout status lists their nodes), then deploy again"
+                "repair the replacement pods that are not ready (gpu-rollout status lists their nodes), then deploy again"
             }
             Self::RestartPending { .. } => {
                 "check the pod and its log on the node; if the pod rejects its configuration, the log of its init container says why"
@@ -240,7 +240,7 @@ impl UpgradeReason {
     fn advice(&self) -> &'static str {
         match self {
             Self::Paused { .. } => {
-                "resume when the pause is no longer needed: gpu-rollout resume shows who paused what, and asks for confirmation, or for a choice if there are several pauses"
+                "resume when the pause is no longer needed: gpu-rollout resume shows who paused what, and asks for confirmation; if there are several pauses, choose with --by, --selector or --all"
             }
             Self::Refused(StartRefusal::Paused { .. }) => {
                 "raise the limit and deploy again; gpu-rollout resume has no effect here"
@@ -290,7 +290,7 @@ impl UpgradeReason {
                 "wait: the upgrade continues when the pods of another node have left; policy.maxParallelUpgrades sets how many nodes are upgraded at the same time"
             }
             Self::Evicting { .. } => {
-                "wait: the pods have their grace periods; if they stay, find out what keeps them: PodDisruptionBudgets or finalizers; if podDeletion fails and the policy has a drain, the hook drains the node, otherwise the attempt fails"
+                "wait: the pods have their grace periods; if they stay, find out what keeps them: PodDisruptionBudgets or finalizers; if podDeletion fails, the hook drains the node if the policy has a drain; otherwise, the attempt fails"
             }
             Self::DriverEnding { .. } => {
                 "wait; if the pod does not end, find out what keeps it: its grace period, its finalizers or the kubelet of the node"
@@ -299,7 +299,7 @@ impl UpgradeReason {
                 "wait; if no pod appears, the events of the driver's DaemonSet say why"
             }
             Self::Unwanted => {
-                "wait: if no DaemonSet schedules a pod for one minute, the hook releases the node"
+                "wait: if for one minute no DaemonSet schedules a pod, the hook releases the node"
             }
             Self::Validating { .. } => {
                 "wait: it runs after the driver; if it does not succeed, check the pod of nvidia-operator-validator on the node"

@@ -245,8 +245,8 @@ impl fmt::Display for Reason {
             Self::PluginHeldUp { cause, failed } => {
                 write!(
                     out,
-                    "the DRA plugin is stale ({cause}); the hook does not replace it, because {} did not become ready again",
-                    with_noun(*failed, "replaced plugin")
+                    "the DRA plugin is stale ({cause}); the hook does not replace it, because {} did not become ready",
+                    with_noun(*failed, "replacement plugin")
                 )
             }
             Self::PluginStale { cause } => {
@@ -302,7 +302,7 @@ impl fmt::Display for Reason {
             ),
             Self::RestartHeldUp { cause, failed } => write!(
                 out,
-                "a pod of the device plugin is stale ({cause}); the hook does not replace it, because the replaced pods of {} did not become ready again",
+                "a pod of the device plugin is stale ({cause}); the hook does not replace it, because the replacement pods on {} did not become ready",
                 with_noun(*failed, "node")
             ),
             Self::RestartRolling { daemon_set } => {
@@ -322,7 +322,7 @@ impl fmt::Display for Reason {
                 )
             }
             Self::WriteRetried { write, message, attempts, limit } => {
-                write!(out, "{write} failed (attempt {attempts} of at most {limit}): {message}")
+                write!(out, "{write} failed (try {attempts} of at most {limit}): {message}")
             }
             Self::Upgrading(reason) => reason.fmt(out),
             Self::Quiet { until } => {

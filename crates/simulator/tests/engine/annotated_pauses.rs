@@ -4,7 +4,7 @@ use contract::driver::Driver;
 use contract::pause::ANNOTATION;
 use contract::settings::Mode;
 use contract::task::Task;
-use observed::pause::has_hold;
+use observed::pause::{HOLD, ObservedPause, has_hold};
 use planner::decide::Action;
 use planner::hold;
 use planner::note::DecisionNote;
@@ -70,6 +70,42 @@ fn assist_holds_annotated_node_and_releases_it() {
         }
     }
     assert!(!hold::is_held(fleet.node("gpu-0"), Driver::Gpu));
+}
+
+/// Regression: of an operator with unknown version, the hook released the holds of a pause, and
+/// NVIDIA's controller upgraded paused nodes.
+#[test]
+fn pause_holds_nodes_of_operator_with_unknown_version() {
+    let traits = Driver::Gpu.traits();
+    for pause in [Some(r#"{"by":"sre","at":"2023-01-01T00:00:00Z"}"#), None] {
+        let mut fleet = fleet(Mode::Assist);
+        fleet.observed.operator.as_mut().expect("the operator").version = None;
+        if let Some(text) = pause {
+            fleet.node("gpu-0").annotations.remove(ANNOTATION);
+            fleet.observed.pauses = vec![ObservedPause::read("fleet", text)];
+        }
+        // `gpu-0` has the hold of the pause, `gpu-1` is not held yet.
+        fleet.node("gpu-0").labels.insert(traits.skip_label.into(), "true".into());
+        fleet.node("gpu-0").annotations.insert(traits.hold.into(), HOLD.into());
+        for second in 0..2 {
+            for action in fleet.decide(second).actions {
+                if let Action::PatchNode(patch) = action {
+                    fleet.patch(&patch);
+                }
+            }
+        }
+        assert!(has_hold(fleet.node("gpu-0"), Driver::Gpu), "{pause:?}");
+        assert_eq!(has_hold(fleet.node("gpu-1"), Driver::Gpu), pause.is_some(), "{pause:?}");
+        // The annotation of a node without hold: the hook sets it.
+        fleet.observed.pauses = Vec::new();
+        fleet.node("gpu-1").annotations.insert(ANNOTATION.into(), "INC-7".into());
+        for action in fleet.decide(2).actions {
+            if let Action::PatchNode(patch) = action {
+                fleet.patch(&patch);
+            }
+        }
+        assert!(hold::is_held(fleet.node("gpu-1"), Driver::Gpu), "{pause:?}");
+    }
 }
 
 /// Mode `observe` writes to no node: NVIDIA's controller would start a node that `status` calls

@@ -9,6 +9,7 @@ use observed::workload::{PodController, PodPhase, Workload};
 use observed::{ObservedContainer, ObservedPod};
 use planner::action::NodePatch;
 use planner::decide::{Action, Decision};
+use planner::memory::RunMemory;
 use planner::pods::eviction_retry::{EvictionHistory, EvictionReply};
 
 use crate::fleet::{Fleet, NEW, at, waits};
@@ -77,6 +78,17 @@ impl Driven {
             driven.touch(&node);
         }
         driven
+    }
+
+    /// Deploys the hook again, with another trigger digest, after a run that did not succeed.
+    pub(crate) fn deploy(&mut self, digest: &str) {
+        let before = std::mem::take(&mut self.fleet.memory);
+        let (now, end) = (at(self.second), at(self.second + 7_200));
+        digest.clone_into(&mut self.fleet.settings.digest);
+        self.fleet.memory = RunMemory {
+            earlier_baseline: before.baseline.clone(),
+            ..RunMemory::following(&before.nodes, now, end)
+        };
     }
 
     fn touch(&mut self, node: &str) {

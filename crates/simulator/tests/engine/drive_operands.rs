@@ -117,6 +117,23 @@ fn failing_validator_on_new_driver_keeps_its_node() {
     assert!(driven.fleet.node("gpu-1").unschedulable, "{}", verdict.message);
 }
 
+/// Regression: the next deployment started the failed node again and released it at once, because
+/// its driver pod was the newest one.
+#[test]
+fn redeployment_keeps_cordon_of_node_that_failed_validation() {
+    let mut driven = driven();
+    let (verdict, _) = runs(&mut driven, |fleet| {
+        unready_validator(fleet);
+        change(fleet, Operand::Validator, "gpu-1", crashes);
+    });
+    assert_eq!(verdict.code, ExitCode::NodesFailed, "{}", verdict.message);
+    driven.deploy("another");
+    let (verdict, _) = runs(&mut driven, |_| {});
+    assert_eq!(verdict.code, ExitCode::NodesFailed, "{}", verdict.message);
+    let is_released = |line: &&String| line.contains("gpu-1") && line.contains("schedulable");
+    assert_eq!(driven.story.iter().find(is_released), None, "{}", driven.story.join("\n"));
+}
+
 /// Regression: the old driver pod was deleted, and no new one could be created.
 #[test]
 fn node_whose_taint_excludes_drivers_is_not_touched() {

@@ -36,6 +36,7 @@ mod search;
 mod seeds;
 mod settle;
 mod simulation;
+mod steer;
 mod traces;
 mod unwanted;
 mod vendor;

@@ -31,8 +31,12 @@ pub(super) fn lines(status: &RolloutStatus) -> Vec<String> {
     if let Some(run) = &status.run {
         lines.push(format!("run: {}", run_text(run, !status.pauses.is_empty(), status.at)));
         lines.extend(time_limit(run, status));
-        if !run.phase.has_job() && headline.attention != Attention::Done {
+        let is_over = !run.phase.has_job() && run.phase != RunPhase::Never;
+        if is_over && headline.attention != Attention::Done {
             lines.extend(status.deploy_again.iter().map(|how| format!("to deploy again: {how}")));
+        } else if status.fleet_wait_verdict.is_some() {
+            let how = status.deploy_again.iter();
+            lines.extend(how.map(|how| format!("to deploy again after the run has failed: {how}")));
         }
     }
     lines.extend(status.pauses.iter().map(|pause| pause_text(pause, status.at)));
@@ -112,13 +116,13 @@ fn time_limit(run: &RunStatus, status: &RolloutStatus) -> Option<String> {
         _ => "NVIDIA's controller continues without it",
     };
     let code = ExitCode::Budget;
-    let lead = if status.fleet_wait_verdict.is_some() {
-        "time limit, if the wait of the fleet ends before"
+    let earlier = if status.fleet_wait_verdict.is_some() {
+        "; the run fails earlier if the fleet waits for too long"
     } else {
-        "time limit"
+        ""
     };
     Some(format!(
-        "{lead}: in {} ({deadline:.0}). If nodes are not done by then, the run fails ({}, exit code {}). {then}. To continue, deploy the bundle again",
+        "time limit: in {} ({deadline:.0}){earlier}. If nodes are not done by then, the run fails ({}, exit code {}). {then}. To continue, deploy the bundle again",
         format_remaining(deadline, status.at),
         code.name(),
         code.number()

@@ -5,6 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use contract::driver::Driver;
 use contract::exit::ExitCode;
 use contract::user_request::{RequestCommand, UserRequest};
+use kube_io::releases::ReleaseDeployer;
 use ops::advice::fleet_advice;
 use ops::hold_status::HoldStatus;
 use ops::remedy::Remedy;
@@ -84,6 +85,7 @@ fn status(phase: RunPhase, first: NodeRow) -> RolloutStatus {
         deploy_again: Some(
             "flux reconcile helmrelease gpu-operator-post -n gpu-operator --force".to_owned(),
         ),
+        automatic_retry: Some("Flux tries again within 10 minutes"),
         mode: "drive",
         run: Some(RunStatus {
             phase,
@@ -143,8 +145,7 @@ fn fleet_waits(since: Option<i64>) -> RolloutStatus {
     )
     .inspect("kubectl describe deployment -n gpu-operator gpu-operator")
     .inspect("kubectl get pods -n gpu-operator");
-    let mut first = row("gpu-0", NodeStage::Unknown, Some(waiting.clone()));
-    first.not_ready = Some(WaitStart::default());
+    let first = row("gpu-0", NodeStage::Unknown, Some(waiting.clone()));
     let mut status = status(RunPhase::Running, first);
     status.fleet = vec![waiting];
     status.fleet_wait_verdict = Some(ExitCode::OperatorMissing);
@@ -161,7 +162,12 @@ fn held() -> RolloutStatus {
         since: Some(at(800)),
     };
     let text = format!("{}; no hook Job is running", held.text());
-    let waiting = needs("NotRunning", &text, HoldStatus::remedy());
+    let deployer = ReleaseDeployer::Flux {
+        namespace: "gpu-operator".to_owned(),
+        name: "gpu-operator-post".to_owned(),
+    };
+    let mut waiting = needs("NotRunning", &text, HoldStatus::remedy(Some(&deployer)));
+    waiting.since.at = held.since;
     let mut first = row("gpu-0", NodeStage::Pending, Some(waiting));
     first.held = Some(held);
     let mut status = status(RunPhase::Never, first);
@@ -181,6 +187,8 @@ fn cut_short(phase: RunPhase) -> RolloutStatus {
         status.requests =
             vec![request(RequestCommand::Skip, 100), request(RequestCommand::Abort, 700)];
         status.requests[0].nodes = vec!["gpu-9".to_owned()];
+        let waiting = status.nodes[0].waiting.as_mut().expect("it waits");
+        waiting.remedy.text = format!("ask ada (abort), and then {}", waiting.remedy.text);
     }
     status
 }
@@ -206,7 +214,11 @@ fn failing_and_paused() -> RolloutStatus {
     (first.driver_now, first.driver_ready) = (first.driver_wanted.clone(), false);
     first.driver_current = true;
     let remedy = paused_remedy();
-    let paused = needs("Paused", "paused by bob at 1970-01-01T00:16:39Z: lunch", remedy);
+    let text = "paused by bob at 1970-01-01T00:15:00Z: lunch";
+    let paused = BlockingCondition {
+        since: WaitStart { at: Some(at(900)), by: None },
+        ..needs("Paused", text, remedy)
+    };
     let mut status = status(RunPhase::Running, first);
     status.nodes.push(row("gpu-2", NodeStage::Pending, Some(paused)));
     (status.totals.nodes, status.totals.pending) = (3, 1);
@@ -221,7 +233,7 @@ fn pause(by: &str, selector: Option<&str>) -> PauseStatus {
         reason: Some("lunch".to_owned()),
         selector: selector.map(str::to_owned),
         nodes: Vec::new(),
-        at: Some(at(999)),
+        at: Some(at(900)),
     }
 }
 
@@ -230,7 +242,10 @@ fn paused_remedy() -> Remedy {
 }
 
 fn only_paused() -> RolloutStatus {
-    let paused = needs("Paused", "paused by bob", paused_remedy());
+    let paused = BlockingCondition {
+        since: WaitStart { at: Some(at(900)), by: None },
+        ..needs("Paused", "paused by bob", paused_remedy())
+    };
     let mut status = status(RunPhase::Running, row("gpu-0", NodeStage::Pending, Some(paused)));
     status.pauses = vec![pause("bob", None)];
     no_eta(&mut status, "node-stuck", "node gpu-0 needs manual action (Paused)");
@@ -241,9 +256,9 @@ fn only_paused() -> RolloutStatus {
 fn slot_kept_by_failure() -> RolloutStatus {
     let failed = "the upgrade by NVIDIA's controller failed";
     let remedy = Remedy::words(
-        "remove the cause of the failure, then retry the node: the GPU Operator upgrades it again",
+        "the driver pod has no problem, so read in the operator's log why the upgrade failed (pods that were not evicted, a drain, a validation), and remove the cause; only then retry the node: the GPU Operator upgrades it again",
     )
-    .inspect("kubectl logs -n gpu-operator nvidia-driver-x2x9q -c nvidia-driver-ctr")
+    .inspect("kubectl logs -n gpu-operator deployment/gpu-operator --tail=50")
     .run("gpu-rollout retry --yes gpu-0");
     let mut first = row("gpu-0", NodeStage::Failed, Some(needs("UpgradeFailed", failed, remedy)));
     first.cordoned = true;
@@ -276,7 +291,8 @@ fn operator_reports_error() -> RolloutStatus {
     let mut status = fleet_waits(Some(880));
     for waiting in status.fleet.iter_mut().chain(&mut status.nodes[0].waiting) {
         (waiting.reason, waiting.text) = (reason.name(), reason.to_string());
-        waiting.remedy = Remedy::words(reason.advice(Driver::Gpu));
+        waiting.remedy = Remedy::words(reason.advice(Driver::Gpu))
+            .inspect("kubectl logs -n gpu-operator deployment/gpu-operator --tail=50");
     }
     status
 }

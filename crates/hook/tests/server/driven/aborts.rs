@@ -9,10 +9,12 @@ use std::time::Duration;
 use contract::driver::Driver;
 use contract::exit::ExitCode;
 use contract::names;
-use contract::pause::Pause;
+use contract::pause::{ANNOTATION, Pause};
 use contract::settings::{Mode, Settings};
 use ops::abort::{HOLDER, abort, find_leftovers};
+use ops::find_rollouts::find_rollouts;
 use ops::node_write::{NodeWriteFailure, exit_code, texts};
+use ops::session::ClusterSession;
 use serde_json::{Value, json};
 
 use super::moments::{Undisturbed, reached};
@@ -156,7 +158,7 @@ async fn abort_at(step: impl Fn(usize) -> usize, deaths: &[Option<(usize, Effect
 
 /// Returns the calls at which an abort dies: pause, Job, Lease, nodes, Lease, pause.
 fn deaths() -> Vec<Option<(usize, Effect)>> {
-    let all = (0..14).flat_map(|call| {
+    let all = (0..18).flat_map(|call| {
         [Effect::CrashBefore, Effect::CrashAfter].map(|effect| Some((call, effect)))
     });
     std::iter::once(None).chain(all).collect()
@@ -224,6 +226,109 @@ async fn fleet_still_paused_is_held_after_abort() {
     assert_eq!(abort_of(&fleet, &settings, false).await, Vec::<String>::new());
     assert_eq!(holds(&fleet), [free.clone(), free.clone(), free]);
     assert_eq!(ours(&fleet), Vec::<String>::new());
+}
+
+/// Returns the nodes with the hold of a pause.
+fn held_by_pause(fleet: &Driven) -> Vec<String> {
+    let traits = Driver::Gpu.traits();
+    let is_held = |name: &String| {
+        let node = fleet.world.get("nodes", "", name);
+        node["metadata"]["annotations"][traits.hold] == "pause"
+            && node["metadata"]["labels"][traits.skip_label] == "true"
+    };
+    (0..NODES).map(|index| format!("gpu-{index}")).filter(is_held).collect()
+}
+
+/// Regression: the abort released the nodes of another user's pause, which stayed listed. `gpu-0`
+/// and `gpu-1` are held, `gpu-2` is not held yet.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn abort_keeps_holds_of_another_users_pause() {
+    let traits = Driver::Gpu.traits();
+    let text = |selector: Option<&str>| {
+        json!({"selector": selector, "by": "bob", "at": "2026-01-01T00:00:00Z"}).to_string()
+    };
+    let cases = [
+        (Some(("fleet", text(None))), vec!["gpu-0", "gpu-1", "gpu-2"]),
+        (Some(("nodes-0123456789ab", text(Some("pool=a")))), vec!["gpu-1"]),
+        (None, vec!["gpu-2"]),
+    ];
+    for (written, covered) in cases {
+        let fleet = Driven::new(Driver::Gpu, |settings| settings.mode = Mode::Assist);
+        allow(&fleet);
+        let settings = fleet.stages[0].0.clone();
+        fleet.world.remove("jobs", &settings.namespace, &settings.release);
+        for node in ["gpu-0", "gpu-1"] {
+            fleet.world.edit("nodes", "", node, |node| {
+                node["metadata"]["labels"][traits.skip_label] = json!("true");
+                node["metadata"]["annotations"][traits.hold] = json!("pause");
+            });
+        }
+        fleet.world.edit("nodes", "", "gpu-1", |node| {
+            node["metadata"]["labels"]["pool"] = json!("a");
+        });
+        match &written {
+            Some((key, text)) => {
+                let data = json!({"kind": "ConfigMap", "apiVersion": "v1", "data": {*key: text}});
+                fleet.world.put("configmaps", "default", names::PAUSE_NAME, data);
+            }
+            None => fleet.world.edit("nodes", "", "gpu-2", |node| {
+                node["metadata"]["annotations"][ANNOTATION] = json!("INC-7");
+            }),
+        }
+        let client = fleet.world.server.client(HOLDER);
+        let leftovers = find_leftovers(&client, &[&settings], false).await.unwrap();
+        let paused = (leftovers.pauses.len(), leftovers.annotated);
+        if written.is_some() {
+            assert_eq!(paused, (1, Vec::new()));
+        } else {
+            assert_eq!(paused, (0, vec!["gpu-2".to_owned()]));
+        }
+        for _ in 0..2 {
+            assert_eq!(abort_of(&fleet, &settings, false).await, Vec::<String>::new());
+            assert_eq!(held_by_pause(&fleet), covered, "{written:?}");
+        }
+        let data = fleet.world.get("configmaps", "default", names::PAUSE_NAME)["data"].clone();
+        assert_eq!(data["abort"], Value::Null, "{written:?}");
+        if let Some((key, text)) = &written {
+            assert_eq!(data[*key], json!(text), "the pause of the other user stays");
+        }
+    }
+}
+
+/// Regression: the abort did not name a hook release that it could not read, and the Job of this
+/// release continued.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn abort_refuses_hook_releases_that_it_cannot_read() {
+    let fleet = Driven::new(Driver::Gpu, |_| ());
+    let server = &fleet.world.server;
+    server.change(|state| {
+        for (group, resource) in [("", "configmaps"), ("apps", "deployments")] {
+            state.grants.push(Grant::everywhere("list", group, resource));
+        }
+    });
+    let labels =
+        json!({"app.kubernetes.io/name": names::PROGRAM, names::DIGEST_LABEL: "d".repeat(12)});
+    let settings = json!({"formatVersion": 99}).to_string();
+    let trigger = json!({
+        "kind": "ConfigMap", "apiVersion": "v1",
+        "metadata": {"labels": labels}, "data": {"settings": settings},
+    });
+    fleet.world.put("configmaps", "later", "later-trigger", trigger);
+    for (denied, code, named) in [
+        (None, ExitCode::NewerFormat, "configmap later/later-trigger: "),
+        (Some("list configmaps"), ExitCode::Rights, "cannot search for hook releases: "),
+    ] {
+        server.change(|state| state.denied.extend(denied.map(str::to_owned)));
+        let (client, clock) = (server.client(HOLDER), fleet.world.clock.clone());
+        let found = find_rollouts(&client, None).await.unwrap();
+        let limit = Duration::from_mins(1);
+        let session = ClusterSession::new(client, found, limit, Arc::new(move || clock.now()));
+        let error = session.every_hook().unwrap_err();
+        assert_eq!(error.exit_code(), code);
+        let message = error.to_string();
+        assert!(message.starts_with(&format!("no changes made: {named}")), "{message}");
+        assert!(session.notes().iter().any(|note| note.starts_with(named)), "{message}");
+    }
 }
 
 /// In mode `drive`, NVIDIA's controller is off. It finishes no node, regardless of the labels.

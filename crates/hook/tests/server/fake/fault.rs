@@ -21,6 +21,8 @@ pub(crate) enum Effect {
     /// The request arrives this number of seconds later, when the client no longer waits for the
     /// answer. The test is notified when it is sent.
     Late(u64),
+    /// The request is handled normally after this number of seconds.
+    Slow(u64),
     /// The request is handled normally, and the test is notified.
     Tell,
     /// As `Hang`, and the test is notified: the process dies before it sends the request.

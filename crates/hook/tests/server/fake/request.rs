@@ -142,10 +142,11 @@ impl Request {
 
     /// Whether a list or watch selects an object.
     pub(crate) fn selects(&self, key: &Key, object: &Value) -> bool {
-        let label = |selector: &String| match selector.split_once('=') {
+        let is_met = |requirement: &str| match requirement.split_once('=') {
             Some((label, value)) => object["metadata"]["labels"][label] == value,
-            None => object["metadata"]["labels"].get(selector).is_some(),
+            None => object["metadata"]["labels"].get(requirement).is_some(),
         };
+        let label = |selector: &String| selector.split(',').all(is_met);
         key.resource == self.resource
             && (self.namespace.is_empty() || key.namespace == self.namespace)
             && (self.name.is_empty() || key.name == self.name)

@@ -1,4 +1,4 @@
-//! The outcome of a node: it waits, or it has ended.
+//! Whether a node still waits, or has an outcome.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub(in crate::decide) struct NodeEnding {
     pub(in crate::decide) outcome: Option<NodeOutcome>,
     /// The reason for which it waits, or for its outcome.
     pub(in crate::decide) reason: Option<Arc<Reason>>,
-    /// Since when it has been this kind of reason.
+    /// Since when the reason has been of this kind.
     pub(in crate::decide) since: Option<Timestamp>,
 }
 

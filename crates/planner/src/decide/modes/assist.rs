@@ -78,8 +78,9 @@ pub(in crate::decide) fn cleaned(
 ) -> Option<UpgradeTurn> {
     let steers = draft.fleet.has(Task::Steer);
     let is_known = draft.fleet.generation.is_some();
-    if is_known && !steers && paused(draft.fleet.observed, draft.node).is_some() {
-        // The hold that keeps the controller from the node stays.
+    if !steers && paused(draft.fleet.observed, draft.node).is_some() {
+        // The hold that keeps the controller from the node stays, whatever the controller's version
+        // is: every version leaves a node with the skip label alone.
         hold_paused(draft);
         return None;
     }

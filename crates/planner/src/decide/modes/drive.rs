@@ -38,8 +38,8 @@ mod validation;
 
 pub(in crate::decide) use end::{clear_away, fail, release_node};
 pub(in crate::decide) use release_unchanged::{describe_released_unchanged, release_all_unchanged};
-pub(in crate::decide) use turn::{DriveTurn, cordon_again};
-pub(in crate::decide) use validation::validation;
+pub(in crate::decide) use turn::{DriveTurn, StateResult, cordon_again};
+pub(in crate::decide) use validation::{after_validation, validation};
 
 /// A node, with all inputs of its next step.
 pub(in crate::decide) struct DrivenNode<'a> {

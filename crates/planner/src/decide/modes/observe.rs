@@ -1,5 +1,6 @@
 //! The prediction of NVIDIA's controller: its next steps, and why it does not continue with nodes.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -208,28 +209,32 @@ impl ControllerForecast {
     /// Sets the reasons of nodes that are not examined, if nodes that wait only for a slot wait for
     /// something else than in the last decision. Returns the nodes that must be examined.
     pub(in crate::decide) fn describe_common_wait(&self, kept: &mut KeptNodes) -> Vec<Arc<str>> {
-        let mut others = Vec::new();
         if !self.is_common_wait_new {
-            return others;
+            return Vec::new();
         }
-        let asking: Vec<Arc<str>> = kept.sums.asking.iter().cloned().collect();
+        let KeptNodes { known, sums, waits, .. } = kept;
         let mut last = None;
-        for name in asking {
-            let wait = kept.waits.get(&name);
-            let left = kept.known.get(&name).and_then(KnownNode::only_left);
-            let (Some(wait), Some(left)) = (wait, left) else {
-                others.push(name);
-                continue;
-            };
-            let Some(reason) = self.with_why(&name, Some(Arc::clone(left)), &mut last) else {
-                continue;
-            };
-            if wait.reason != reason {
-                let wait = Wait { reason, ..wait.clone() };
-                kept.waits.insert(name, wait);
+        // Nodes that share a reason wait for the same thing, so it is determined once; `None`: it is
+        // unchanged.
+        let mut next: BTreeMap<*const Reason, Option<Arc<Reason>>> = BTreeMap::new();
+        waits.update(|name, wait| {
+            if !wait.reason.asks_why() {
+                return None;
             }
-        }
-        others
+            let reason = match next.entry(Arc::as_ptr(&wait.reason)) {
+                Entry::Occupied(found) => found.into_mut(),
+                Entry::Vacant(place) => {
+                    // An examined node may wait for something else than those with which it waited.
+                    let is_asking = sums.asking.contains(name);
+                    let known = known.get(name).filter(|_| is_asking);
+                    let left = known.and_then(KnownNode::only_left)?;
+                    let reason = self.with_why(name, Some(Arc::clone(left)), &mut last)?;
+                    place.insert((reason != wait.reason).then_some(reason))
+                }
+            };
+            Some(Wait { reason: Arc::clone(reason.as_ref()?), ..wait.clone() })
+        });
+        sums.asking_apart.iter().cloned().collect()
     }
 
     /// Returns what the next decision needs.

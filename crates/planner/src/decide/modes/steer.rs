@@ -21,8 +21,8 @@ use crate::decide::assess::{UpgradeStanding, UpgradeTurn};
 use crate::decide::modes::assist;
 use crate::decide::modes::drive::patch::put;
 use crate::decide::modes::drive::{
-    DrivenNode, clear_away, cordon_again, fail, forbidden_by_others, is_given_up, is_requested,
-    release_node, throttled, validation,
+    DrivenNode, StateResult, after_validation, clear_away, cordon_again, fail, forbidden_by_others,
+    is_given_up, is_requested, release_node, throttled, validation,
 };
 use crate::decide::node_draft::NodeDraft;
 use crate::decide::refused_node;
@@ -41,7 +41,9 @@ pub(in crate::decide) fn assess(
     // A node whose upgrade by the controller failed occupies no slot; with its cordon, it is
     // unavailable.
     let active = ControllerState::of_node(draft.node, draft.traits()).is_busy();
-    let in_progress = member.in_progress || active;
+    // A node that the hook has given up must not keep others from starting, even if the controller
+    // waits for its driver without end.
+    let in_progress = member.in_progress || active && driven.record().is_none_or(is_not_failed);
     let member = ThrottledNode { in_progress, unavailable: member.unavailable || active, ..member };
     refused_node::heed_request(draft);
     let refused = draft.refused_write().cloned();
@@ -99,57 +101,118 @@ pub(in crate::decide) fn advance(
     left: Option<&Arc<Reason>>,
 ) -> Reason {
     draft.effects.depends_on_others = true;
-    let (fleet, settings) = (draft.fleet, draft.settings());
     if matches!(
         ControllerState::of_node(draft.node, draft.traits()),
         ControllerState::Unknown | ControllerState::Done
     ) && driven.is_current()
     {
-        if let Some(trouble) = validation(draft) {
-            let until = fleet.memory.deadline;
-            let since = draft.waits(&Reason::Upgrading(UpgradeReason::Validating {
-                trouble: trouble.clone(),
-                until,
-            }));
-            let until = after(since, settings.upgrade.validation_seconds);
-            if until <= fleet.now {
-                return match &record.failure {
-                    Some(failure) => failed_reason(draft, record, failure),
-                    None => fail(draft, driven, record, FailureCause::ValidationTimeout, trouble),
-                };
-            }
-            draft.alarm.set(until);
-            return Reason::Upgrading(UpgradeReason::Validating { trouble, until });
-        }
-        return match left {
-            Some(reason) if !fleet.tolerates(reason) => Reason::clone(reason),
-            Some(_) | None => release_node(draft, driven, record),
-        };
+        return check(draft, driven, record, left.map(|reason| &**reason));
     }
     if let Some(Reason::UpgradeFailed { trouble }) = left.map(|reason| &**reason)
-        && record.state != UpgradeState::UpgradeFailed
+        && is_not_failed(record)
     {
         // Its attempts are used up: it must not keep its slot.
         let touched = driven.pod.as_ref().is_none_or(|driver| driver.newest);
         let cause =
             if touched { FailureCause::DriverFailing } else { FailureCause::EvictionTimeout };
-        let mut given_up = record.clone();
-        given_up.attempts.insert(cause, settings.upgrade.attempts.saturating_sub(1));
         let message = format!(
             "the upgrade by NVIDIA's controller failed{}",
             trouble.as_ref().map(|text| format!(": {text}")).unwrap_or_default()
         );
-        return fail(draft, driven, &given_up, cause, message);
+        return give_up(draft, driven, record, cause, message);
     }
-    if let Some(failure) =
-        record.failure.as_ref().filter(|_| record.state == UpgradeState::UpgradeFailed)
-    {
+    if let Some(failure) = record.failure.as_ref().filter(|_| !is_not_failed(record)) {
         return failed_reason(draft, record, failure);
     }
     if record.state == UpgradeState::Lifted && !draft.node.unschedulable {
         return cordon_again(draft, driven, record);
     }
-    left.map_or(Reason::Upgrading(UpgradeReason::Cordoning), |reason| Reason::clone(reason))
+    match left.map(|reason| &**reason) {
+        None => Reason::Upgrading(UpgradeReason::Cordoning),
+        Some(
+            reason @ (Reason::DriverNotReady { .. }
+            | Reason::DriverPodUnschedulable { .. }
+            | Reason::DriverPodMissing),
+        ) => starts_in_time(draft, driven, record, reason),
+        Some(reason) => reason.clone(),
+    }
+}
+
+fn is_not_failed(record: &UpgradeRecord) -> bool {
+    record.state != UpgradeState::UpgradeFailed
+}
+
+/// Checks a node with which NVIDIA's controller is done, as mode `drive` does.
+fn check(
+    draft: &mut NodeDraft<'_>,
+    driven: &DrivenNode<'_>,
+    record: &UpgradeRecord,
+    left: Option<&Reason>,
+) -> Reason {
+    let failure = record.failure.as_ref().filter(|_| !is_not_failed(record));
+    if let Some(trouble) = validation(draft) {
+        if let Some(failure) = failure {
+            return failed_reason(draft, record, failure);
+        }
+        let until = draft.fleet.memory.deadline;
+        let since = draft.waits(&Reason::Upgrading(UpgradeReason::Validating {
+            trouble: trouble.clone(),
+            until,
+        }));
+        let until = after(since, draft.settings().upgrade.validation_seconds);
+        if until <= draft.now() {
+            return give_up(draft, driven, record, FailureCause::ValidationTimeout, trouble);
+        }
+        draft.alarm.set(until);
+        return Reason::Upgrading(UpgradeReason::Validating { trouble, until });
+    }
+    match (after_validation(draft, left), failure) {
+        // The checks lead to no other state.
+        (StateResult::Done | StateResult::To(_), _) => release_node(draft, driven, record),
+        (StateResult::Fails(..) | StateResult::Stays(_), Some(failure)) => {
+            failed_reason(draft, record, failure)
+        }
+        (StateResult::Fails(cause, message), None) => {
+            give_up(draft, driven, record, cause, message)
+        }
+        (StateResult::Stays(reason), None) => reason,
+    }
+}
+
+/// Returns the reason of a node whose new driver has not started yet. NVIDIA's controller waits for
+/// it without end, and the node keeps its slot.
+fn starts_in_time(
+    draft: &mut NodeDraft<'_>,
+    driven: &DrivenNode<'_>,
+    record: &UpgradeRecord,
+    reason: &Reason,
+) -> Reason {
+    let limit = draft.settings().upgrade.start_seconds;
+    let since = draft.waits(reason);
+    if !draft.alarm.passed(since, limit) {
+        return reason.clone();
+    }
+    let message = format!("the driver pod did not become ready within {limit} s: {reason}");
+    give_up(draft, driven, record, FailureCause::DriverTimeout, message)
+}
+
+/// Fails a node that the hook does not start again in this deployment.
+fn give_up(
+    draft: &mut NodeDraft<'_>,
+    driven: &DrivenNode<'_>,
+    record: &UpgradeRecord,
+    cause: FailureCause,
+    message: String,
+) -> Reason {
+    let settings = draft.settings();
+    let mut last = record.clone();
+    if last.digest != settings.digest {
+        last.attempts.clear();
+        last.digest.clone_from(&settings.digest);
+    }
+    // It has no attempts left, so it counts in the failure budget.
+    last.attempts.insert(cause, settings.upgrade.attempts.saturating_sub(1));
+    fail(draft, driven, &last, cause, message)
 }
 
 fn failed_reason(draft: &NodeDraft<'_>, record: &UpgradeRecord, failure: &NodeFailure) -> Reason {

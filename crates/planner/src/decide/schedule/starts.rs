@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::drive_upgrade::start_limits::{StartThrottle, ThrottledFleet, ThrottledNode};
+use crate::memory::PendingPatch;
 use crate::reason::Reason;
 use crate::reason::upgrade::UpgradeReason;
 use contract::record::{NodeOutcome, NodeRecord};
 
 use crate::decide::assess::UpgradeTurn;
 use crate::decide::inputs::FleetInputs;
-use crate::decide::node_draft::NodeDraft;
+use crate::decide::node_draft::{NodeDraft, REPEAT_SECONDS};
 use crate::decide::run_nodes::{RunNode, RunNodes};
 use crate::time::after;
 
@@ -21,6 +22,8 @@ pub(in crate::decide) struct StartQueue {
     barrier: Option<UpgradeReason>,
     /// Whether one of them was started.
     has_started: bool,
+    /// The reason of all that were refused for a common reason.
+    common: Option<Arc<Reason>>,
 }
 
 /// Starts as many candidates as the limits allow, and sets the reasons of the others. `ends`:
@@ -37,16 +40,23 @@ pub(super) fn start<'a>(
         return None;
     }
     let barrier = barrier(nodes, ends);
+    let known = last.as_ref().and_then(|last| last.common.clone());
     let is_same = nodes.has_same_throttled()
         && last.is_some_and(|last| !last.has_started && last.barrier == barrier);
+    let common = common_reason(nodes, barrier.as_ref(), known.as_ref());
     // If nothing has changed that the candidates wait for, only new candidates count.
     let mut reasons = is_same
-        .then(|| reasons(nodes, barrier.as_ref(), examined.clone()))
+        .then(|| reasons(nodes, barrier.as_ref(), common.as_ref(), examined.clone()))
         .filter(|reasons| reasons.iter().all(|(_, reason)| reason.is_some()));
     if reasons.is_none() {
-        let mut all = nodes.kept.sums.candidates.clone();
-        all.extend(examined);
-        reasons = Some(self::reasons(nodes, barrier.as_ref(), all));
+        let is_described = known.zip(common.as_ref());
+        let is_described =
+            is_described.is_some_and(|(known, common)| nodes.describe_candidates(&known, common));
+        let mut all = examined;
+        if !is_described {
+            all.extend(nodes.kept.sums.candidates.iter().cloned());
+        }
+        reasons = Some(self::reasons(nodes, barrier.as_ref(), common.as_ref(), all));
     }
     let fleet = nodes.fleet;
     let cordoning = Arc::new(Reason::Upgrading(UpgradeReason::Cordoning));
@@ -69,7 +79,7 @@ pub(super) fn start<'a>(
             Arc::clone(&cordoning)
         }));
     }
-    Some(StartQueue { barrier, has_started })
+    Some(StartQueue { barrier, has_started, common })
 }
 
 /// A node that may be started, with its number of earlier attempts. Those with earlier attempts
@@ -87,20 +97,58 @@ fn examined_candidates(nodes: &RunNodes<'_>) -> BTreeSet<Candidate> {
     nodes.listed.iter().filter_map(candidate).collect()
 }
 
-/// Returns the candidates in their order, each with the reason for which it is not started; `None`:
-/// it is started.
-fn reasons(
-    nodes: &RunNodes<'_>,
-    barrier: Option<&UpgradeReason>,
-    candidates: BTreeSet<Candidate>,
-) -> Vec<(Candidate, Option<Arc<Reason>>)> {
-    let fleet = nodes.fleet;
+/// Returns the examined nodes that limits count.
+fn examined_fleet(nodes: &RunNodes<'_>) -> ThrottledFleet {
     let mut examined = ThrottledFleet::default();
     for node in &nodes.listed {
         if let Some(member) = &node.assessment.upgrade.throttled {
             examined.add(node.name, member);
         }
     }
+    examined
+}
+
+/// Returns the reason for which every candidate is refused that is not examined and that the limits
+/// count. `None`: it differs, or they may start. `known`: the one of the last decision; an equal one
+/// stays the same value, so that it is quickly compared.
+fn common_reason(
+    nodes: &RunNodes<'_>,
+    barrier: Option<&UpgradeReason>,
+    known: Option<&Arc<Reason>>,
+) -> Option<Arc<Reason>> {
+    let fleet = nodes.fleet;
+    let is_requested = fleet
+        .memory
+        .patched
+        .iter()
+        .any(|(name, patched)| patched.starts && nodes.place(name).is_none());
+    let refused = match barrier {
+        _ if is_requested => None,
+        // It names the limit that holds each node.
+        Some(UpgradeReason::NoTime { .. }) => None,
+        Some(barrier) => Some(barrier.clone()),
+        None => {
+            let examined = examined_fleet(nodes);
+            let fleets = [&nodes.kept.sums.throttled, &examined];
+            let mut throttle = StartThrottle::new(&fleet.settings.upgrade, fleets);
+            throttle.refusal_of_all().map(UpgradeReason::Refused)
+        }
+    };
+    let reason = Reason::Upgrading(refused?);
+    let known = known.filter(|known| ***known == reason);
+    Some(known.map_or_else(|| Arc::new(reason), Arc::clone))
+}
+
+/// Returns the candidates in their order, each with the reason for which it is not started; `None`:
+/// it is started. `common`: the reason of most of them.
+fn reasons(
+    nodes: &RunNodes<'_>,
+    barrier: Option<&UpgradeReason>,
+    common: Option<&Arc<Reason>>,
+    candidates: BTreeSet<Candidate>,
+) -> Vec<(Candidate, Option<Arc<Reason>>)> {
+    let fleet = nodes.fleet;
+    let examined = examined_fleet(nodes);
     let fleets = [&nodes.kept.sums.throttled, &examined];
     let mut throttle = StartThrottle::new(&fleet.settings.upgrade, fleets);
     let mut last: Option<Arc<Reason>> = None;
@@ -115,17 +163,17 @@ fn reasons(
             },
         };
         // Most of them are refused for the same reason.
-        let reason =
-            last.take().filter(|last| **last == reason).unwrap_or_else(|| Arc::new(reason));
+        let mut equal = common.into_iter().chain(&last).filter(|other| ***other == reason);
+        let reason = equal.next().map_or_else(|| Arc::new(reason), Arc::clone);
         last = Some(Arc::clone(&reason));
         (candidate, Some(reason))
     };
     candidates.into_iter().map(reason).collect()
 }
 
-/// Returns what forbids the node's start: a condition for all nodes, or a limit. A node whose start
-/// was requested already has its slot: it must not wait for itself if the server did not accept the
-/// patch.
+/// Returns what forbids the node's start: a condition for all nodes, or a limit. If a
+/// node's start was requested, the node has its slot already: it must not wait for itself if the
+/// server did not accept the patch.
 fn refused<'m>(
     fleet: &FleetInputs<'_>,
     name: &Arc<str>,
@@ -133,7 +181,10 @@ fn refused<'m>(
     barrier: Option<&UpgradeReason>,
     throttle: &mut StartThrottle<'m>,
 ) -> Option<UpgradeReason> {
-    if !fleet.is_over() && fleet.memory.patched.get(name).is_some_and(|patched| patched.starts) {
+    let requested = fleet.memory.patched.get(name).filter(|patched| patched.starts);
+    let is_under_way =
+        |patched: &PendingPatch| fleet.now < after(patched.at, REPEAT_SECONDS) && !fleet.is_over();
+    if requested.is_some_and(is_under_way) {
         return None;
     }
     if let Some(UpgradeReason::NoTime { deadline, per_node, .. }) = barrier {
@@ -146,6 +197,9 @@ fn refused<'m>(
     }
     if let Some(barrier) = barrier {
         return Some(barrier.clone());
+    }
+    if requested.is_some() && !fleet.is_over() {
+        return None;
     }
     throttle.start(name, member).err().map(UpgradeReason::Refused)
 }

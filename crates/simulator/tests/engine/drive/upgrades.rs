@@ -2,12 +2,14 @@
 
 use contract::count::Count;
 use contract::driver::Driver;
+use contract::policy::CompletionPolicy;
 use contract::settings::Mode;
 use contract::task::Task;
+use observed::workload::{AwaitedPod, PodPhase};
 use planner::decide::{Action, Decision};
 
-use super::Driven;
-use crate::fleet::OLD;
+use super::{Driven, about_to_evict};
+use crate::fleet::{NEW, OLD, at};
 
 /// Returns the lines of the story for one node: second and action.
 fn told(story: &str, node: &str) -> Vec<String> {
@@ -122,6 +124,79 @@ fn template_changed_after_restart_only_start_evicts_first() {
     let story = driven.run();
     let of = |what: &str| story.lines().position(|line| line.contains(what));
     assert!(of("evict").is_some() && of("evict") < of("delete driver"), "{story}");
+}
+
+/// Regression: the second attempt of an upgrade that was to leave all pods evicted a job for which
+/// the policy waits.
+#[test]
+fn second_attempt_of_restart_only_upgrade_awaits_jobs() {
+    let mut driven = Driven::new(1);
+    driven.fleet.driver_pod("gpu-0").config_digest = Some("same".into());
+    driver_set(&mut driven).config_digest = Some("same".into());
+    driven.training("gpu-0");
+    driven.fleet.observed.workloads.jobs = vec![AwaitedPod {
+        namespace: "ml".into(),
+        name: "train".into(),
+        node: "gpu-0".into(),
+        phase: PodPhase::Running,
+    }];
+    let upgrade = &mut driven.fleet.settings.upgrade;
+    upgrade.start_seconds = 60;
+    upgrade.policy.wait_for_completion =
+        Some(CompletionPolicy { pod_selector: "app=train".into(), timeout_seconds: 3_600 });
+    driven.driver_seconds = 10_000;
+    while driven.second < 400 && driven.tick() {}
+    let story = driven.story.join("\n");
+    assert!(story.contains("gpu-0 upgrade-failed"), "{story}");
+    assert!(story.contains("gpu-0 wait-for-jobs-required"), "{story}");
+    assert!(!story.contains("evict"), "{story}");
+}
+
+/// Regression: others deleted the driver pod while the hook evicted the node's pods. As soon as the
+/// new pod ran, the node was released, whatever its validator said.
+#[test]
+fn driver_replaced_by_others_is_validated_before_release() {
+    let mut driven = about_to_evict();
+    driven.fleet.driver("gpu-0", "new", NEW, 1);
+    driven.fleet.driver_pod("gpu-0").containers_ready = true;
+    let validates = |driven: &mut Driven, is_ready: bool| {
+        let pod = driven.fleet.observed.validators.find_mut("gpu-0", |_| true);
+        pod.expect("its validator").containers_ready = is_ready;
+    };
+    validates(&mut driven, false);
+    driven.second = 1;
+    driven.tick();
+    assert!(driven.fleet.node("gpu-0").unschedulable, "{}", driven.story.join("\n"));
+    validates(&mut driven, true);
+    let story = driven.run();
+    assert!(!driven.fleet.node("gpu-0").unschedulable, "{story}");
+    assert!(!story.contains("evict"), "{story}");
+}
+
+/// Regression: a start whose answer was lost was repeated although the failure budget was exceeded
+/// meanwhile.
+#[test]
+fn lost_start_is_not_repeated_after_failure_budget() {
+    let mut fleet = Driven::new(2).fleet;
+    fleet.settings.upgrade.policy.max_parallel_upgrades = 1;
+    let starts = |decision: &Decision| {
+        let is_start =
+            |action: &&Action| matches!(action, Action::PatchNode(patch) if patch.starts);
+        decision.actions.iter().filter(is_start).count()
+    };
+    assert_eq!(starts(&fleet.decide(0)), 1);
+    // Zero nodes may fail, and one has.
+    fleet.settings.upgrade.failure_budget = Count::Number(0);
+    let (digest, attempts) = (fleet.settings.digest.clone(), fleet.settings.upgrade.attempts);
+    let record = serde_json::json!({
+        "version": 1, "state": "upgrade-failed", "since": at(1), "started": at(0),
+        "digest": digest, "cordoned": true, "attempts": {"driver-failing": attempts},
+        "failure": {"cause": "driver-failing", "message": "no"},
+    });
+    let node = fleet.node("gpu-1");
+    node.annotations.insert(Driver::Gpu.traits().own_record.into(), record.to_string());
+    node.unschedulable = true;
+    assert_eq!(starts(&fleet.decide(10)), 0);
 }
 
 fn driver_set(driven: &mut Driven) -> &mut observed::ObservedDaemonSet {

@@ -71,7 +71,7 @@ impl World {
                 *since = older(*since, seconds, 40);
             }
         });
-        memory.issued.values_mut().for_each(|at| *at = older(*at, seconds, 10));
+        memory.issued.values_mut().for_each(|issued| issued.at = older(issued.at, seconds, 10));
         memory.patched.values_mut().for_each(|patched| patched.at = older(patched.at, seconds, 10));
         for history in memory.evictions.values_mut() {
             (history.since, history.last) = (now(), older(history.last, seconds, 60));

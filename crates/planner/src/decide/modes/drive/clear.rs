@@ -212,7 +212,11 @@ pub(super) fn protect(
         .into_iter()
         .flatten()
         .any(|state| plan(fleet, pods, state).progress() == PodProgress::Over);
-    (!over).then(|| StateResult::To(after_jobs(policy)))
+    // A start that was to leave all pods, or a later attempt, has not waited for jobs.
+    let awaits_jobs = policy.wait_for_completion.is_some()
+        && !record.steps.contains_key(&UpgradeState::WaitForJobsRequired);
+    let next = if awaits_jobs { UpgradeState::WaitForJobsRequired } else { after_jobs(policy) };
+    (!over).then_some(StateResult::To(next))
 }
 
 /// Returns the pods that may keep the old driver loaded: they use the device, and no step of the

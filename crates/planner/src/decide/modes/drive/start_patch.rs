@@ -17,8 +17,7 @@ pub(in crate::decide) fn start(draft: &mut NodeDraft<'_>, again: u32) {
     let known = driven.record();
     let restart_only = again == 0 && driven.is_restart_only(traits);
     let before = known.filter(|record| record.digest == settings.digest);
-    // The cause of the failure is kept: it shows how far the node's driver was.
-    let is_new_request = is_requested(node, traits);
+    let counts = before.is_some() && !is_requested(node, traits);
     let after_restart = before
         .and_then(|record| record.failure.as_ref())
         .is_some_and(|failure| !failure.cause.is_before_restart());
@@ -29,19 +28,17 @@ pub(in crate::decide) fn start(draft: &mut NodeDraft<'_>, again: u32) {
     } else {
         after_jobs(&settings.upgrade.policy)
     };
-    let attempts = before.map(|record| {
-        record
-            .attempts
-            .iter()
-            .map(|(cause, count)| (*cause, if is_new_request { 0 } else { *count }))
-    });
+    // The causes of failures are kept, also those under an earlier deployment: they show whether the
+    // node's driver was changed.
+    let attempts = known.into_iter().flat_map(|record| &record.attempts);
+    let attempts = attempts.map(|(cause, count)| (*cause, if counts { *count } else { 0 }));
     let record = UpgradeRecord {
         cordoned: !node.unschedulable || known.is_some_and(|record| record.cordoned),
         restart_only,
         requested: asked_for(node, traits) || known.is_some_and(|record| record.requested),
         daemon_set: settings.own_daemon_set(),
         driver_pod: driven.pod.as_ref().map(|driver| driver.pod.uid.clone()),
-        attempts: attempts.into_iter().flatten().collect(),
+        attempts: attempts.collect(),
         ..UpgradeRecord::new(state, &settings.digest, now)
     };
     let mut patch = NodePatch::for_node(node);

@@ -15,13 +15,12 @@ use crate::reason::Reason;
 use crate::reason::upgrade::UpgradeReason;
 use crate::time::after;
 use contract::policy::Policy;
-use contract::record::NodeOutcome;
 use observed::{ObservedNode, ObservedPod};
 
 use super::clear::{self, PodClearing};
 use super::patch::put;
 use super::release_unchanged::release_unchanged;
-use super::validation::{operands_came_to, unfinished, validation, validator_failed_before};
+use super::validation::{after_validation, validation, validator_failed_before};
 use super::{DrivenNode, fail, release_node};
 
 /// Number of restarts of a container that is not ready above which its driver counts as failing
@@ -40,7 +39,7 @@ const MOST_CORDONS: u32 = 2;
 const UNWANTED_SECONDS: u64 = 60;
 
 /// The result of a state.
-pub(super) enum StateResult {
+pub(in crate::decide) enum StateResult {
     /// The node stays in it.
     Stays(Reason),
     /// The node moves to another state.
@@ -101,14 +100,13 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
             // accepts new pods.
             return cordon_again(self.draft, self.driven, self.record);
         }
-        if self.record.state.is_before_restart()
-            && !self.record.requested
-            && self.driven.is_current()
-        {
-            // The request was withdrawn, or never existed: there is no reason to evict pods.
-            return release_node(self.draft, self.driven, self.record);
-        }
         let mut next = self.record.clone();
+        if next.state.is_before_restart() && !next.requested && self.driven.is_current() {
+            // The request was withdrawn, others have replaced the driver pod, or an earlier
+            // deployment did, and the node failed its checks: there is no reason to evict pods, but
+            // the checks are those of an upgrade.
+            next.enter(UpgradeState::ValidationRequired, self.draft.now());
+        }
         loop {
             match self.step(&next) {
                 StateResult::Stays(reason) => return self.stays(&next, reason),
@@ -345,20 +343,7 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
                 return StateResult::Fails(FailureCause::ValidationTimeout, trouble);
             }
         }
-        let not_ready = (!node.ready).then_some(Reason::NodeNotReady { since: node.ready_since });
-        match not_ready.as_ref().or(self.left.as_deref()) {
-            None => StateResult::Done,
-            Some(reason) if draft.fleet.tolerates(reason) => StateResult::Done,
-            Some(reason) => match operands_came_to(draft, reason) {
-                Some(NodeOutcome::Failed) => {
-                    StateResult::Fails(FailureCause::ValidationTimeout, reason.to_string())
-                }
-                Some(NodeOutcome::Done | NodeOutcome::Deferred | NodeOutcome::Gone) => {
-                    StateResult::Done
-                }
-                None => unfinished(draft, reason),
-            },
-        }
+        after_validation(draft, self.left.as_deref())
     }
 
     /// Returns whether the driver pod may load its driver: it waits for the removal of the

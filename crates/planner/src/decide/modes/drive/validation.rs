@@ -20,9 +20,32 @@ pub(super) fn validator_failed_before(draft: &NodeDraft<'_>, left: Option<&Reaso
     left.filter(is_validator).is_some_and(|reason| operands::failed_before(draft, reason))
 }
 
+/// Returns the result for a node whose driver works, and whose validator has succeeded. `left`: the
+/// reason for which it waits apart from its upgrade.
+pub(in crate::decide) fn after_validation(
+    draft: &mut NodeDraft<'_>,
+    left: Option<&Reason>,
+) -> StateResult {
+    let node = draft.node;
+    let not_ready = (!node.ready).then_some(Reason::NodeNotReady { since: node.ready_since });
+    match not_ready.as_ref().or(left) {
+        None => StateResult::Done,
+        Some(reason) if draft.fleet.tolerates(reason) => StateResult::Done,
+        Some(reason) => match operands_came_to(draft, reason) {
+            Some(NodeOutcome::Failed) => {
+                StateResult::Fails(FailureCause::ValidationTimeout, reason.to_string())
+            }
+            Some(NodeOutcome::Done | NodeOutcome::Deferred | NodeOutcome::Gone) => {
+                StateResult::Done
+            }
+            None => unfinished(draft, reason),
+        },
+    }
+}
+
 /// Returns the outcome of a node that waits for its operands; `None` if it still waits, or waits
 /// for another reason.
-pub(super) fn operands_came_to(draft: &mut NodeDraft<'_>, reason: &Reason) -> Option<NodeOutcome> {
+fn operands_came_to(draft: &mut NodeDraft<'_>, reason: &Reason) -> Option<NodeOutcome> {
     if !reason.follows_operand_rule() {
         return None;
     }
@@ -45,7 +68,7 @@ pub(super) fn is_excused(draft: &mut NodeDraft<'_>, reason: &Reason) -> bool {
 
 /// Returns the result for a component that does not start with the driver (a plugin, the toolkit,
 /// the node itself): it must not occupy a slot indefinitely.
-pub(super) fn unfinished(draft: &mut NodeDraft<'_>, reason: &Reason) -> StateResult {
+fn unfinished(draft: &mut NodeDraft<'_>, reason: &Reason) -> StateResult {
     let (code, settings) = (reason.exit_code(), draft.settings());
     let (cause, limit) = if code == ExitCode::DraNotServing {
         (FailureCause::PluginNotServing, settings.dra.replacement_seconds)
