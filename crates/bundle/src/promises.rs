@@ -28,11 +28,7 @@ pub(super) fn broken(bundle: &BundleDirectory) -> Vec<BundleFinding> {
             | ReadbackError::Missing(_),
         ) => return Vec::new(),
     };
-    let mut findings: Vec<BundleFinding> = facts
-        .releases
-        .iter()
-        .flat_map(|(name, release)| release_findings(name, release, &facts))
-        .collect();
+    let mut findings = Vec::new();
     let info = match bundle.info() {
         Ok(info) => Some(info),
         // As above.
@@ -43,7 +39,11 @@ pub(super) fn broken(bundle: &BundleDirectory) -> Vec<BundleFinding> {
         }
     };
     findings.extend(info.iter().flat_map(|info| device_plugin::broken(&files, info)));
-    for said in info.iter().flat_map(|info| &info.releases) {
+    let listed: &[ReleaseInfo] = info.as_ref().map_or(&[], |info| info.releases.as_slice());
+    for (name, release) in &facts.releases {
+        findings.extend(release_findings(name, release, &facts, listed));
+    }
+    for said in listed {
         findings.extend(info_findings(said, &facts));
     }
     findings.sort();
@@ -55,8 +55,13 @@ fn finding(path: &str, reason: String) -> BundleFinding {
     BundleFinding::Promise { path: path.to_owned(), reason }
 }
 
-/// Returns the findings about a release, given the others.
-fn release_findings(name: &str, release: &ReleaseFacts, facts: &BundleFacts) -> Vec<BundleFinding> {
+/// Returns the findings about a release, given the others, and those that `bundle-info.yaml` lists.
+fn release_findings(
+    name: &str,
+    release: &ReleaseFacts,
+    facts: &BundleFacts,
+    listed: &[ReleaseInfo],
+) -> Vec<BundleFinding> {
     let mut reasons: Vec<String> = release
         .values
         .missing
@@ -67,7 +72,7 @@ fn release_findings(name: &str, release: &ReleaseFacts, facts: &BundleFacts) -> 
         reasons.push(format!("{name} waits for all its objects, which become ready only after hooks that have not started yet"));
     }
     if let Some(hook) = &release.hook {
-        reasons.extend(hook_reasons(name, release, hook, facts));
+        reasons.extend(hook_reasons(name, release, hook, facts, listed));
         let least = deployer_timeout_seconds(hook.budget_seconds);
         for timeout in release.evidence.timeouts.iter().filter(|timeout| timeout.seconds < least) {
             reasons.push(format!(
@@ -86,6 +91,7 @@ fn hook_reasons(
     release: &ReleaseFacts,
     hook: &HookFacts,
     facts: &BundleFacts,
+    listed: &[ReleaseInfo],
 ) -> Vec<String> {
     let HookFacts { component, component_version, .. } = hook;
     if component.is_empty() {
@@ -115,15 +121,14 @@ fn hook_reasons(
         )),
         _ => {}
     }
-    // Objects of the component that users edit: custom resources, and configurations of the device
-    // plugin.
-    let objects = facts.releases.iter().filter(|(other, found)| {
-        !prepares
-            && found.kind == "manifests"
-            && other.strip_prefix(component.as_str()).is_some_and(|rest| rest.starts_with('-'))
-    });
-    let files =
-        objects.flat_map(|(_, objects)| &objects.values.files).chain(&upstream.values.files);
+    // Objects of the component that users edit: custom resources, manifests, and configurations of
+    // the device plugin. The name of another component may start with the name of this one.
+    let objects = listed
+        .iter()
+        .filter(|said| !prepares && said.component.as_ref() == Some(component))
+        .filter_map(|said| facts.releases.get(&said.name))
+        .filter(|found| found.kind == "manifests");
+    let files = objects.flat_map(|objects| &objects.values.files).chain(&upstream.values.files);
     let shared = files.filter(|path| !release.values.files.contains(path));
     reasons.extend(
         shared.map(|path| format!("{name} does not share `{path}`, so edits there do not fire it")),

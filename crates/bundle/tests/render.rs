@@ -14,6 +14,7 @@ mod render {
     mod injection;
     mod kustomization;
     mod library;
+    mod manifests;
     mod modes;
     mod parity;
     mod reading;

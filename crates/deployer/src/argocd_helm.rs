@@ -16,6 +16,8 @@ use super::template::{LEFTOVERS, RenderError, TemplateSet};
 use super::{BundleSource, DeployerInput, chart};
 
 const NAME: &str = "argocd-helm";
+/// Maximum length of a release name in Helm.
+const LONGEST_RELEASE_NAME: usize = 53;
 const SOURCES: &[(&str, &str)] = &[
     ("Chart.yaml.j2", include_str!("../../../templates/argocd-helm/Chart.yaml.j2")),
     ("values.yaml.j2", include_str!("../../../templates/argocd-helm/values.yaml.j2")),
@@ -32,6 +34,12 @@ const FIXED: &[(&str, &str)] = &[
     ("templates/_helpers.tpl", include_str!("../../../templates/argocd-helm/_helpers.tpl")),
 ];
 
+/// Returns the name of the umbrella chart's own release. The name of a recipe may be longer than
+/// Helm allows, and no template depends on the release's name.
+fn release_name(recipe: &str) -> &str {
+    recipe.get(..LONGEST_RELEASE_NAME).unwrap_or(recipe).trim_end_matches('-')
+}
+
 /// Returns the next steps for the bundle in `directory`.
 pub fn next(recipe: &str, directory: &str, source: Option<&BundleSource>) -> Vec<String> {
     let settings = if source.is_some() {
@@ -45,7 +53,8 @@ pub fn next(recipe: &str, directory: &str, source: Option<&BundleSource>) -> Vec
             "kubectl --namespace {CONTROL_NAMESPACE} patch configmap argocd-cm --patch-file {directory}/{HEALTH}"
         ),
         format!(
-            "helm upgrade --install {recipe} {directory} --namespace {CONTROL_NAMESPACE}{settings}"
+            "helm upgrade --install {} {directory} --namespace {CONTROL_NAMESPACE}{settings}",
+            release_name(recipe)
         ),
     ]
 }
@@ -72,6 +81,8 @@ pub fn files(input: DeployerInput<'_>) -> Result<Vec<BundleFile>, RenderError> {
         // The kinds of revisions that waves get one after another.
         pinned => "a tag or a commit",
         server => IN_CLUSTER,
+        // The name of the chart's own release.
+        own_release => release_name(input.recipe),
         version => format!("1.0.0+{}", chart::content_digest(&files)),
         ..readme_context(input)
     };
@@ -81,4 +92,21 @@ pub fn files(input: DeployerInput<'_>) -> Result<Vec<BundleFile>, RenderError> {
     files.push(BundleFile::text(HEALTH, HEALTH_TEXT));
     files.extend(chart::shared_files(input)?);
     Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression: a recipe's name can have 63 characters, and Helm refused the printed command.
+    #[test]
+    fn helm_accepts_the_release_name_of_the_longest_recipe() {
+        let (start, end) = ("a".repeat(LONGEST_RELEASE_NAME - 1), "b".repeat(10));
+        assert_eq!(release_name(&format!("{start}{end}")), format!("{start}b"));
+        let recipe = format!("{start}-{end}");
+        assert_eq!((recipe.len(), release_name(&recipe)), (63, start.as_str()));
+        assert_eq!(release_name("base"), "base");
+        let commands = next(&recipe, "bundle", None);
+        assert!(commands[2].starts_with(&format!("helm upgrade --install {start} bundle ")));
+    }
 }

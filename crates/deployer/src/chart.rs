@@ -137,16 +137,20 @@ impl ReleaseFolder<'_> {
         let files = templates.files.iter();
         let mut files: Vec<BundleFile> =
             files.map(|(name, text)| self.file(&format!("{FILES}/{name}"), text)).collect();
-        files.push(self.file("templates/manifests.yaml", MANIFESTS_TEMPLATE));
-        files.insert(0, self.chart(&templates.description, VERSION, &files)?);
-        // All values files that a hook consumes are merged, so the key is the release's own.
+        // All values files that a hook consumes are merged, so the key is the release's own. The
+        // hook does not have the texts. Their digest in its values changes its trigger.
         let own = json!({self.name: {
             "component": templates.component,
             "chart": {"name": templates.chart, "version": templates.chart_version},
+            "content": content_digest(&files),
             "values": templates.values,
         }});
+        files.push(self.file("templates/manifests.yaml", MANIFESTS_TEMPLATE));
         let context = context! { component => &templates.component, release => self.name, hook, is_shared => !templates.shares.is_empty(), own => Serde(&own) };
         files.push(self.file(VALUES, self.templates.render("manifests.yaml.j2", context)?));
+        // The version covers the values file too. Flux keeps a chart of the same version, and Helm
+        // merges new values over those in it, so a removed value would stay.
+        files.insert(0, self.chart(&templates.description, VERSION, &files)?);
         Ok(files)
     }
 
@@ -177,7 +181,7 @@ impl ReleaseFolder<'_> {
         content: &[BundleFile],
     ) -> Result<BundleFile, RenderError> {
         let app_version = (version != VERSION).then_some(version);
-        let version = format!("{}+{}", version.trim_start_matches('v'), content_digest(content));
+        let version = with_metadata(version.trim_start_matches('v'), &content_digest(content));
         let fields = context! { name => self.name, description, version, app_version };
         Ok(self.file(CHART, self.templates.render("Chart.yaml.j2", fields)?))
     }
@@ -198,6 +202,12 @@ pub fn content_digest(files: &[BundleFile]) -> String {
     format!("d{}", &hex(&hasher.finalize())[..DIGEST_LENGTH])
 }
 
+/// Appends build metadata to a version, which may have some already: it can have only one `+`.
+fn with_metadata(version: &str, metadata: &str) -> String {
+    let separator = if version.contains('+') { '.' } else { '+' };
+    format!("{version}{separator}{metadata}")
+}
+
 /// Appends the digest to the version in `Chart.yaml`.
 fn with_digest(chart: &[u8], digest: &str) -> Vec<u8> {
     let mut text = String::with_capacity(chart.len() + digest.len() + 1);
@@ -209,4 +219,22 @@ fn with_digest(chart: &[u8], digest: &str) -> Vec<u8> {
         text.push('\n');
     }
     text.into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use semver::Version;
+
+    use super::*;
+
+    /// Regression: a chart's version with `+` got a second one, which Helm refuses.
+    #[test]
+    fn version_with_build_metadata_stays_a_version() {
+        let digest = content_digest(&[]);
+        for (version, separator) in [("1.2.3", '+'), ("1.2.3-rc.1", '+'), ("1.2.3+build.7", '.')] {
+            let joined = with_metadata(version, &digest);
+            assert_eq!(joined, format!("{version}{separator}{digest}"));
+            assert!(Version::parse(&joined).is_ok(), "{joined}");
+        }
+    }
 }

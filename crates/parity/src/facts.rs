@@ -35,8 +35,8 @@ pub struct BundleFacts {
     pub deployer: String,
     /// The deployer's main file.
     pub file: String,
-    /// Whether a timeout for all releases is long enough for the timeouts of all, one after the
-    /// other. True without such a timeout.
+    /// Whether the timeout that covers all releases together is at least the sum of their own
+    /// timeouts. True if there is no such timeout.
     pub timeout_of_all_is_sufficient: bool,
     /// The releases by name.
     pub releases: BTreeMap<String, ReleaseFacts>,

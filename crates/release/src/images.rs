@@ -190,7 +190,7 @@ pub(super) fn places_of_pull_secrets(values: &Map<String, Value>) -> Vec<String>
 
 struct ImageSearch<'a> {
     release: &'a str,
-    /// The tag of images without a tag.
+    /// The tag that applies to images whose values name none.
     default_tag: Option<&'a str>,
     component: Option<&'a CatalogComponent>,
     /// All values, for conditions.

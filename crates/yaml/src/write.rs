@@ -2,6 +2,8 @@
 //! sigs.k8s.io/yaml (Helm, Flux, Argo CD, Kubernetes), yaml.v3 (helmfile, Kustomize) and parsers of
 //! YAML 1.2. A string is written plain or as a literal block only if it is unambiguous. Any other
 //! string is quoted, with escapes for characters that any of these parsers changes or refuses.
+//!
+//! No output contains the bytes of `REFERENCE`, not even in a key.
 
 use std::fmt::Write as _;
 
@@ -9,6 +11,10 @@ use serde_json::{Map, Number, Value};
 
 /// Maximum length of a plain key: parsers search for its colon on one line, within 1024 characters.
 const LONGEST_KEY: usize = 1000;
+/// The bytes for which helmfile searches a values file. If it finds them, it replaces every text
+/// that is a reference, such as `ref+exec://…`, with what the reference names: a secret, a file, or
+/// the output of a command. No other deployer does that.
+const REFERENCE: &str = "ref+";
 /// Words that a version of YAML does not read as a string, in lower case.
 const WORDS: [&str; 15] = [
     "y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf", "infinity", ".nan",
@@ -67,6 +73,8 @@ pub(super) fn quoted(text: &str) -> String {
             '\n' => quoted.push_str("\\n"),
             '\t' => quoted.push_str("\\t"),
             '\r' => quoted.push_str("\\r"),
+            // The end of `REFERENCE`: every parser reads the same text, and no program finds it.
+            '+' if quoted.ends_with("ref") => quoted.push_str("\\u002b"),
             _ if is_visible(character) => quoted.push(character),
             _ => {
                 // Writing into a String cannot fail.
@@ -214,6 +222,7 @@ fn is_block(text: &str) -> bool {
         && !body.ends_with('\n')
         && body.split('\n').all(|line| !line.ends_with([' ', '\t']) && !line.starts_with('\t'))
         && body.chars().all(|character| matches!(character, '\n' | '\t') || is_visible(character))
+        && !text.contains(REFERENCE)
 }
 
 /// Returns whether a string can be written without quotes.
@@ -222,7 +231,8 @@ fn is_plain(text: &str) -> bool {
     let starts = first.is_ascii_alphanumeric() || "_/.+(".contains(first);
     let inner =
         text.chars().all(|character| matches!(character, ' '..='~')) && !text.ends_with([' ', ':']);
-    starts && inner && !text.contains(": ") && !text.contains(" #") && !is_other_type(text)
+    let has_mark = [": ", " #", REFERENCE].iter().any(|mark| text.contains(*mark));
+    starts && inner && !has_mark && !is_other_type(text)
 }
 
 /// Returns whether a parser might read a plain string as another type: it is one of the words, or

@@ -393,6 +393,19 @@ fn project_names_cluster_kinds_if_crds_are_known() {
     assert!(!kinds.contains(&json!({"group": "*", "kind": "*"})));
 }
 
+/// Regression: the chart of the GPU Operator contains rules for NFD (`nfd.nodefeaturerules`), even
+/// if the NFD is not in the bundle. Argo CD refused to sync them.
+#[test]
+fn project_allows_node_feature_rules_of_the_operator() {
+    let rule = json!({"group": "nfd.k8s-sigs.io", "kind": "NodeFeatureRule"});
+    let any = json!({"group": "*", "kind": "*"});
+    for scene in scenes() {
+        let project = scene.read("project.yaml");
+        let kinds = project["spec"]["clusterResourceWhitelist"].as_array().unwrap();
+        assert!(kinds.contains(&rule) || kinds.contains(&any), "{}", scene.name);
+    }
+}
+
 /// A chart whose CRDs the catalog does not know would need every cluster-scoped kind.
 #[test]
 fn project_of_no_library_recipe_allows_every_kind() {

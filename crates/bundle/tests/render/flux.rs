@@ -409,6 +409,20 @@ fn trap_flux_substitution_rewrites_values() {
     }
 }
 
+/// Regression: a second bundle replaced the Kustomization of the first, and Flux uninstalled its
+/// operator.
+#[test]
+fn readme_of_flux_says_one_bundle_per_cluster() {
+    for scene in scenes() {
+        let page = scene.text("README.md");
+        let warning = page.find("**Deploy only one bundle with Flux in a cluster.**").unwrap();
+        assert!(page.contains("uninstalls every release that only the first one contains"));
+        assert!(page.find("## Deploy\n").unwrap() < warning, "{}", scene.name);
+        assert!(warning < page.find("kubectl apply -f flux-system/").unwrap(), "{}", scene.name);
+        assert!(page.contains("\nwith another deployer too:\n"), "{}", scene.name);
+    }
+}
+
 #[test]
 fn trap_flux_panics_on_hook_output_log_policy() {
     for scene in scenes() {

@@ -12,8 +12,10 @@ use contract::budget::deployer_timeout_seconds;
 use deployer::layout::{folders, values_of};
 use release::model::{ChartOrigin, ReleaseKind};
 use release::{PlanOptions, ReleasePlan};
+use serde_json::{Value, json};
 
 use super::library;
+use super::parity::files;
 use state::{State, states};
 
 /// Every recipe of the library: name, plan, state files in the order in which helmfile deploys
@@ -309,6 +311,39 @@ fn trap_helmfile_evaluates_braces_in_a_release() {
         "{charts:?}"
     );
     assert!(states.iter().all(|state| state.repositories.is_empty()));
+}
+
+/// Regression: helmfile evaluates every reference in a values file in which it finds the bytes
+/// `ref+`, so `ref+exec` ran a command.
+#[test]
+fn trap_helmfile_resolves_references_in_values() {
+    let values = json!({
+        "ref+echo://x": "ref+exec://touch/injected",
+        "script": "a\nref+echo://x\n",
+        "list": ["secretref+echo://x"],
+    });
+    let (plan, tree) = changed(|plan| {
+        for release in &mut plan.releases {
+            if let ReleaseKind::Upstream(upstream) = &mut release.kind {
+                upstream.values = values.as_object().unwrap().clone();
+                upstream.version = "1.0.0-ref+x".to_owned();
+            }
+        }
+    });
+    let mut checked = 0;
+    for (path, text) in files(&tree).iter() {
+        if path.ends_with("/values.yaml") || path.ends_with("/rollout.yaml") {
+            assert!(!text.contains("ref+"), "{path}");
+            checked += 1;
+        }
+    }
+    assert!(checked > 3, "{checked}");
+    let charts = folders(&plan).filter(|(_, release)| release.kind.upstream().is_some());
+    for (folder, release) in charts {
+        let file = tree.get(&format!("{folder}/values.yaml")).unwrap();
+        let found: Value = yaml::from_str(std::str::from_utf8(&file.content).unwrap()).unwrap();
+        assert_eq!(found, values, "{}", release.name);
+    }
 }
 
 #[test]

@@ -19,6 +19,8 @@ pub(crate) const PAYLOADS: &[&str] = &[
     "`touch injected`",
     "$(touch injected)",
     "${INJECTED}",
+    "ref+exec://touch/injected",
+    "ref+echo://x",
     "x; touch injected",
     "x | touch injected",
     "x && touch injected",

@@ -232,8 +232,9 @@ fn bundle(loaded: &ValidRecipe, options: &PlanOptions, deployer: Deployer) -> Bu
 
 /// Digests change with every content.
 fn without_digests(text: &str) -> String {
-    static DIGESTS: LazyLock<Regex> =
-        LazyLock::new(|| Regex::new(r"[+_]d[0-9a-f]{12}|[0-9a-f]{64}|-[0-9a-f]{8}\b").unwrap());
+    static DIGESTS: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(r"[0-9a-f]{64}|(?:[+_]|\b)d[0-9a-f]{12}|-[0-9a-f]{8}\b").unwrap()
+    });
     DIGESTS.replace_all(text, "DIGEST").into_owned()
 }
 

@@ -183,6 +183,26 @@ fn parity_finds_kustomizations_that_do_not_wait_for_the_same_bundle() {
     assert!(facts.releases["jobs"].unmet_needs.contains("queue"));
 }
 
+/// Regression: the pages left out kustomizations and manifests, which kept running.
+#[test]
+fn uninstall_of_argocd_names_every_release_that_goes() {
+    let recipe = recipe(
+        "  - name: gpu-operator\n    manifests: {own.yaml: {when: after, template: 'kind: ConfigMap'}}\n",
+    );
+    let releases = planned(&recipe).releases;
+    for name in ["argocd", "argocd-helm"] {
+        let tree = rendered(&recipe, deployer(name)).unwrap();
+        let page = std::str::from_utf8(&tree.get("README.md").unwrap().content).unwrap();
+        let is_named = |release: &str| {
+            page.contains(&format!("argocd app delete with-queue-{release} --cascade --wait\n"))
+        };
+        for release in &releases {
+            assert_eq!(is_named(&release.name), !release.kind.stays(), "{name}: {}", release.name);
+        }
+        assert!(is_named("queue") && is_named("gpu-operator-manifests"), "{name}");
+    }
+}
+
 #[test]
 fn images_and_mirrors_of_a_kustomization_are_unknown() {
     let recipe = recipe("");

@@ -116,6 +116,37 @@ fn script_deploys_in_order_with_both_helm_versions() {
     assert!(!scene.calls().contains("--force-conflicts"), "Helm 3 does not know it");
 }
 
+/// After Argo CD, Helm refused objects that it had not created, and no option of the script changed
+/// that.
+#[test]
+fn script_takes_every_release_over_on_request() {
+    let scene = Scene::new();
+    assert!(scene.run("deploy.sh", &["--take-ownership"]).status.success());
+    let calls = scene.calls();
+    assert_eq!(calls.lines().count(), 9);
+    for call in calls.lines() {
+        assert_eq!(call.matches("--take-ownership").count(), 1, "{call}");
+    }
+}
+
+/// Regression: hooks did not get `--force-conflicts`, and a failed hook did not name it. After Argo
+/// CD or Flux, the next upgrade with Helm 4 stopped at a field of a hook.
+#[test]
+fn script_forces_conflicts_of_every_release_on_request() {
+    let scene = Scene::new();
+    assert!(scene.run("deploy.sh", &["--force-conflicts"]).status.success());
+    let calls = scene.calls();
+    assert_eq!(calls.lines().count(), 9);
+    for call in calls.lines() {
+        assert_eq!(call.matches("<--server-side=true> <--force-conflicts>").count(), 1, "{call}");
+    }
+    for release in ["gpu-operator", "gpu-operator-post"] {
+        scene.put("failing", release);
+        let errors = String::from_utf8(scene.run("deploy.sh", &[]).stderr).unwrap();
+        assert!(errors.contains("let Helm win with --force-conflicts"), "{release}: {errors}");
+    }
+}
+
 #[test]
 fn script_refuses_broken_helm_versions() {
     let scene = Scene::new();

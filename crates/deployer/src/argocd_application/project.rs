@@ -10,13 +10,15 @@ use crate::DeployerInput;
 use release::model::{ReleaseKind, ReleasedCrd, TemplatesRelease};
 use release::{Release, ReleasePlan};
 
-/// Cluster-scoped kinds of Kubernetes and OpenShift that charts contain. They exclude nodes,
-/// volumes and certificates.
-const KINDS: [(&str, &str); 12] = [
+/// Cluster-scoped kinds of Kubernetes, OpenShift and NFD that charts contain. They exclude nodes,
+/// volumes and certificates. The operators' charts can contain rules for an NFD whose CRDs are not
+/// in the bundle.
+const KINDS: [(&str, &str); 13] = [
     ("", "Namespace"),
     ("admissionregistration.k8s.io", "*"),
     ("apiextensions.k8s.io", "CustomResourceDefinition"),
     ("apiregistration.k8s.io", "APIService"),
+    ("nfd.k8s-sigs.io", "NodeFeatureRule"),
     ("node.k8s.io", "RuntimeClass"),
     ("rbac.authorization.k8s.io", "ClusterRole"),
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"),

@@ -31,8 +31,8 @@ pub struct RecipeUpgradePolicy {
     /// Default: 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure_budget: Option<Count>,
-    /// `assist`, `steer`, `drive`: how many times the upgrade of a node is attempted for one cause.
-    /// Default: 2.
+    /// How many times the upgrade of a node is attempted: in `steer` and `drive` for one cause, in
+    /// `assist` in one deployment, whatever the cause. Default: 2.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempts: Option<u32>,
     /// `steer`, `drive`: the pause between the end of one node's upgrade and the start of the next.
@@ -91,8 +91,8 @@ pub struct RecipeOfedUpgradePolicy {
     /// Default: 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure_budget: Option<Count>,
-    /// `assist`, `steer`, `drive`: how many times the upgrade of a node is attempted for one cause.
-    /// Default: 2.
+    /// How many times the upgrade of a node is attempted: in `steer` and `drive` for one cause, in
+    /// `assist` in one deployment, whatever the cause. Default: 2.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempts: Option<u32>,
     /// `steer`, `drive`: the pause between the end of one node's upgrade and the start of the next.
@@ -158,7 +158,7 @@ pub struct RecipePodDeletion {
     /// Whether to evict pods without a controller too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub force: Option<bool>,
-    /// How long the pods may take to leave the node. Chart default: 300 s.
+    /// How long the pods may take to leave the node. Default: 300 s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
     /// Whether to evict pods with `emptyDir` volumes too. Their data is lost.
@@ -180,7 +180,7 @@ pub struct RecipeDrain {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-grammar" = "selector"))]
     pub pod_selector: Option<String>,
-    /// How long the pods may take to leave the node. Chart default: 300 s.
+    /// How long the pods may take to leave the node. Default: 300 s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
     /// Whether to evict pods with `emptyDir` volumes too. Their data is lost.

@@ -119,9 +119,9 @@ pub struct GpuDriverRollout {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-grammar" = "driverVersion"))]
     pub version: Option<String>,
-    /// Limits and waits. In the modes `observe` and `assist`, they set the chart's
-    /// `driver.upgradePolicy`. In `steer`, only the waits set it, and the hook applies the limits.
-    /// In `drive`, the hook applies both.
+    /// Limits, waits, pod deletion and drain. In the modes `observe` and `assist`, they set the
+    /// chart's `driver.upgradePolicy`. In `steer`, the hook applies the limits, and the others set
+    /// `driver.upgradePolicy`. In `drive`, the hook applies them all.
     pub policy: RecipeUpgradePolicy,
     /// How long one node is expected to take. Time budgets are computed from it.
     pub per_node: Duration,
@@ -171,9 +171,10 @@ pub struct OfedDriverRollout {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-grammar" = "driverVersion"))]
     pub version: Option<String>,
-    /// Limits and waits. In the modes `observe` and `assist`, they set NicClusterPolicy's
-    /// `ofedDriver.upgradePolicy`. In `steer`, only the waits set it, and the hook applies the
-    /// limits. In `drive`, the hook applies both.
+    /// Limits, waits, drain, `safeLoad` and, in `drive`, pod deletion. In the modes `observe` and
+    /// `assist`, they set NicClusterPolicy's `ofedDriver.upgradePolicy`. In `steer`, the hook applies
+    /// the limits, and the others set `ofedDriver.upgradePolicy`. In `drive`, the hook applies all of
+    /// them but `safeLoad`.
     pub policy: RecipeOfedUpgradePolicy,
     /// How long one node is expected to take. Time budgets are computed from it.
     pub per_node: Duration,

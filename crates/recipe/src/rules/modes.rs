@@ -113,7 +113,7 @@ fn preflight(subject: &RuleTarget<'_>, driver: &str, mode: Mode, findings: &mut 
     );
 }
 
-/// Reports `operatorUpgrade` in other modes than `assist`. While the operator is upgraded, `steer`
+/// Reports `operatorUpgrade` in modes other than `assist`. While the operator is upgraded, `steer`
 /// always holds nodes, and `observe` and `drive` never do.
 fn operator_upgrade(subject: &RuleTarget<'_>, mode: Mode, findings: &mut Vec<Diagnostic>) {
     let entry = subject
@@ -274,7 +274,7 @@ fn manager_env<'a>(subject: &RuleTarget<'a>) -> &'a [YamlNode] {
         .unwrap_or_default()
 }
 
-/// Reports eviction settings of the driver manager without effect. If the operator upgrades, its
+/// Reports eviction settings of the driver manager that have no effect. If the operator upgrades, its
 /// driver manager evicts no pods, regardless of its environment (gpu-operator issue 901).
 fn unused_evictions(
     subject: &RuleTarget<'_>,

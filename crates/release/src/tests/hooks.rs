@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{hook, planned, release, with_policy};
 use crate::fixture::{catalog, recipe};
 use crate::model::{HookReleasePlan, IMAGE_WITHOUT_REGISTRY, ReleaseKind};
-use crate::{PlanOptions, plan};
+use crate::{EmbeddedCatalog, PlanOptions, plan};
 use contract::budget::{OVERHEAD_SECONDS, SLACK_SECONDS};
 use contract::settings::Settings;
 use contract::task::{Task, rights};
@@ -168,6 +168,41 @@ fn every_hook_serves_metrics_one_brings_the_dashboard() {
         None,
         "nothing is written of what is not asked for"
     );
+}
+
+/// Regression: hooks of three components came before the CRD of their PodMonitor, which another
+/// component of the bundle brings. A first installation failed at each try.
+#[test]
+fn hooks_with_pod_monitors_come_after_kube_prometheus_stack() {
+    let metrics = json!({"enabled": true, "podMonitor": {"enabled": true}});
+    let monitored = json!({"metrics": metrics});
+    let ofed = json!({
+        "version": "doca3.4.1-26.04-1.1.0.0-1",
+        "policy": {"maxParallelUpgrades": 4},
+    });
+    let config = json!({"configs": {"default": {"version": "v1"}}});
+    let policy = json!({"NicClusterPolicy": {"ofedDriver": {"image": "doca-driver"}}});
+    for (component, rollout) in [
+        (json!({"name": "gpu-operator"}), monitored.clone()),
+        (json!({"name": "nvidia-dra-driver-gpu"}), monitored.clone()),
+        (json!({"name": "nvidia-device-plugin", "devicePluginConfig": config}), monitored),
+        (
+            json!({"name": "network-operator", "version": "26.4.1", "customResources": policy}),
+            json!({"metrics": metrics, "ofedDriver": ofed}),
+        ),
+    ] {
+        let components = json!([component, {"name": "kube-prometheus-stack"}]);
+        let recipe = recipe(json!({"rollout": rollout, "components": components}));
+        let plan = plan(&recipe, &EmbeddedCatalog, &PlanOptions::default()).unwrap();
+        let releases = plan.releases.iter();
+        let after = releases.skip_while(|release| release.name != "kube-prometheus-stack");
+        let hooks = plan.releases.iter().filter(|release| release.kind.hook().is_some()).count();
+        assert!(hooks > 0, "{component}");
+        let found = after.filter(|release| release.kind.hook().is_some()).count();
+        assert_eq!(found, hooks, "{component}");
+        let needs = &release(&plan, component["name"].as_str().unwrap()).needs;
+        assert!(needs.contains(&"kube-prometheus-stack".to_owned()), "{component}: {needs:?}");
+    }
 }
 
 #[test]

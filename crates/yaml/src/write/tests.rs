@@ -75,6 +75,33 @@ fn text_that_parsers_change_is_quoted_with_escapes() {
     }
 }
 
+/// Regression: helmfile resolved references in values. `ref+exec` ran a command on the machine that
+/// deploys.
+#[test]
+fn reference_of_helmfile_is_never_in_the_bytes() {
+    for text in [
+        "ref+exec://touch/injected",
+        "secretref+echo://x",
+        "a\nref+echo://x\n",
+        "{\"a\": \"ref+echo://x\"}",
+        "ref+ref+",
+        "\ref+",
+        "\\ref+",
+    ] {
+        let value = json!({text: text, "list": [text, {text: [text]}]});
+        for written in [to_string(&value).unwrap(), inline(&value), quoted(text)] {
+            assert!(!written.contains(REFERENCE), "{written}");
+        }
+        assert_eq!(from_str::<Value>(&to_string(&value).unwrap()).unwrap(), value, "{text:?}");
+        assert_eq!(from_str::<Value>(&inline(&value)).unwrap(), value, "{text:?}");
+    }
+    assert_eq!(to_string(&json!("ref+echo://x")).unwrap(), "\"ref\\u002becho://x\"\n");
+    assert_eq!(
+        to_string(&json!(["reference + b", "1+ref"])).unwrap(),
+        "- reference + b\n- 1+ref\n"
+    );
+}
+
 #[test]
 fn number_with_exponent_has_dot_and_sign() {
     assert_eq!(

@@ -1,6 +1,7 @@
 //! Another deployer takes over a Helm deployment, as its README.md describes. Nothing is installed
 //! a second time or deleted, no driver and no plugin is replaced, and the hooks find nothing to do.
-//! The new deployer performs the next upgrade.
+//! The new deployer performs the next upgrade. Then Helm takes over from Argo CD again, as the
+//! how-to describes.
 
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
 
 use crate::harness::ask::Ask;
+use crate::harness::audit::Request;
 use crate::harness::cells::Cells;
 use crate::harness::census::Census;
 use crate::harness::deployers::{Deployer, Kind, Outcome};
@@ -88,14 +90,45 @@ async fn moving(to: Kind) -> Result<()> {
         }
 
         let begin = Timestamp::now();
-        deployer.deploy(stack, &Ask { driver: NEW.driver, ..ask }).await?;
+        let next = Ask { driver: NEW.driver, ..ask };
+        deployer.deploy(stack, &next).await?;
         finish(stack, &*deployer).await?;
         let every = usize::from(to.is_client());
         cells
             .note("the next upgrade", seen(stack, begin, Reason::Own, [1, 1, every], NODES).await?);
+        if to == Kind::ArgoCd {
+            back_to_helm(stack, &mut terminal, &next).await?;
+        }
         cells.check()
     })
     .await
+}
+
+/// Moves from Argo CD to Helm, with the commands of the how-to.
+async fn back_to_helm(stack: &Stack, terminal: &mut Terminal, ask: &Ask) -> Result<()> {
+    let page = include_str!("../../../../docs/how-to/helm-to-flux.md");
+    let section = page.split("\n## Move back to Helm\n").nth(1).context("no such section")?;
+    let block = section.split("\n```sh\n").nth(1).and_then(|block| block.split("\n```").next());
+    let (before, begin) = (Census::take(&stack.client).await?, Timestamp::now());
+    terminal.run(&block.context("no commands")?.replace("RECIPE", "e2e")).await?;
+    let bundle = stack.helm.directory().join("back");
+    stack.render_for("helm", &bundle, &[], ask).await?;
+    terminal.enter(bundle);
+    terminal.run("./deploy.sh --take-ownership --force-conflicts").await?;
+    let after = Census::take(&stack.client).await?;
+    let of_argo_cd = |name: &str| name.contains(" argocd/");
+    let gone: Vec<String> = before
+        .since(&after)
+        .into_iter()
+        .filter(|name| !is_of_hook(name) && !of_argo_cd(name))
+        .collect();
+    ensure!(gone.is_empty(), "objects were deleted or replaced: {gone:#?}");
+    ensure!(records(&after) > 0, "Helm has no releases: {after:#?}");
+    let deleted = |request: &Request| {
+        request.time >= begin && request.verb.starts_with("delete") && request.resource == "pods"
+    };
+    ensure!(!stack.audit.by_user("admin")?.iter().any(deleted), "pods were deleted");
+    Ok(())
 }
 
 /// Returns how many revisions of the bundle's releases Helm has. The umbrella chart of
