@@ -135,7 +135,8 @@ async fn previous_driver_returns(name: &str, seed: u64, mode: &str) -> Result<()
             eprintln!("{}", console.types(status).await?);
             let prepare = if is_driven { "gpu-rollout retry --yes" } else { "kubectl uncordon" };
             console.types(&format!("{prepare} {broken}")).await?;
-            console.types(resume).await
+            // The page has the command without the option, so that it asks about colleagues' pauses.
+            console.types(&format!("{resume} --yes")).await
         };
         tokio::try_join!(back, on_call)?;
 
