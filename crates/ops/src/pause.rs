@@ -132,7 +132,7 @@ fn needs_hold(snapshot: &RolloutSnapshot, node: &ObservedNode) -> bool {
     operated && hold::can_be_held(node, settings.driver)
 }
 
-/// Pauses rollouts: writes the pause that gpu-rollout's hooks read, beside the pauses of other
+/// Pauses rollouts: writes the pause that gpu-rollout's hooks read, next to the pauses of other
 /// users, then sets the holds. Returns the nodes that could not be held.
 ///
 /// # Errors

@@ -76,7 +76,7 @@ fn restore_driver(node: &ObservedNode, driver: Driver, patch: &mut NodePatch) ->
     }
     let state = ControllerState::of_node(node, traits);
     if let NodeRecordState::Record(record) = &found {
-        // The controller does nothing with a failed node, so it would keep the cordon for ever.
+        // The controller does nothing with a failed node, so it would keep the cordon indefinitely.
         if record.cordoned && node.unschedulable && !state.is_busy() {
             patch.unschedulable = Some(false);
         }
