@@ -58,6 +58,8 @@ pub(super) fn start<'a>(
         }
         reasons = Some(self::reasons(nodes, barrier.as_ref(), common.as_ref(), all));
     }
+    // Without a reason that forbids every start, those behind the last start mostly have the same one.
+    let common = common.or_else(|| reasons.iter().flatten().last()?.1.clone());
     let fleet = nodes.fleet;
     let cordoning = Arc::new(Reason::Upgrading(UpgradeReason::Cordoning));
     let mut has_started = false;
