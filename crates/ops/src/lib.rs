@@ -1,5 +1,5 @@
-//! The commands for a live cluster: they report, preview and control rollouts from a workstation. They use
-//! the engine's own decisions on the state of the cluster. They also work where NVIDIA's
+//! The commands for a live cluster: they report, preview and control rollouts from a workstation.
+//! They use the engine's own decisions on the state of the cluster. They also work where NVIDIA's
 //! controllers upgrade alone. Where there is a hook release, they use its settings. Only [`apply`],
 //! [`pause`] and [`abort`] write.
 //!

@@ -177,8 +177,8 @@ mod tests {
         assert_eq!(patch.annotations[gpu.initially_unschedulable], None);
     }
 
-    /// The cordon stayed on a node that NVIDIA's controller had given up, and the next run took it for
-    /// a foreign one.
+    /// The cordon stayed on a node that NVIDIA's controller had given up, and the next run took it
+    /// for a foreign one.
     #[test]
     fn cordon_of_node_that_controller_gave_up_goes() {
         let gpu = Driver::Gpu.traits();

@@ -102,7 +102,8 @@ impl DisruptionBudgets {
         });
     }
 
-    /// Adds a budget of a fleet that was read from a cluster. Pods that it counts outside of the fleet do not change.
+    /// Adds a budget of a fleet that was read from a cluster. Pods that it counts outside of the
+    /// fleet do not change.
     pub(super) fn adopt(
         &mut self,
         budget: &DisruptionBudget,

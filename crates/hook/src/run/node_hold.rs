@@ -1,7 +1,7 @@
 //! Task `hold`: holds every node that needs the driver before the operator gets the new spec. Mode
 //! `steer` always does so, mode `assist` as `operatorUpgrade.hold` says: by default, only if the
-//! version of the operator changes. The task fails closed: NVIDIA's controller would upgrade a node without a hold as soon as the operator
-//! acts.
+//! version of the operator changes. The task fails closed: NVIDIA's controller would upgrade a node
+//! without a hold as soon as the operator acts.
 
 use std::collections::BTreeMap;
 

@@ -197,6 +197,14 @@ impl UpgradeRecord {
         parts.join(", ")
     }
 
+    /// Counts attempts under this digest from now on: those under another one are forgotten.
+    pub fn count_under(&mut self, digest: &str) {
+        if self.digest != digest {
+            self.attempts.clear();
+            digest.clone_into(&mut self.digest);
+        }
+    }
+
     /// Returns the number of failed attempts for a cause under a digest.
     pub fn attempts(&self, cause: FailureCause, digest: &str) -> u32 {
         if self.digest == digest { self.attempts.get(&cause).copied().unwrap_or(0) } else { 0 }

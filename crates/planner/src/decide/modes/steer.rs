@@ -206,10 +206,7 @@ fn give_up(
 ) -> Reason {
     let settings = draft.settings();
     let mut last = record.clone();
-    if last.digest != settings.digest {
-        last.attempts.clear();
-        last.digest.clone_from(&settings.digest);
-    }
+    last.count_under(&settings.digest);
     // It has no attempts left, so it counts in the failure budget.
     last.attempts.insert(cause, settings.upgrade.attempts.saturating_sub(1));
     fail(draft, driven, &last, cause, message)

@@ -43,22 +43,23 @@ pub(super) fn start<'a>(
     let known = last.as_ref().and_then(|last| last.common.clone());
     let is_same = nodes.has_same_throttled()
         && last.is_some_and(|last| !last.has_started && last.barrier == barrier);
-    let common = common_reason(nodes, barrier.as_ref(), known.as_ref());
+    let members = examined_fleet(nodes);
+    let common = common_reason(nodes, &members, barrier.as_ref(), known.as_ref());
     // If nothing has changed that the candidates wait for, only new candidates count.
     let mut reasons = is_same
-        .then(|| reasons(nodes, barrier.as_ref(), common.as_ref(), examined.clone()))
+        .then(|| reasons(nodes, &members, barrier.as_ref(), common.as_ref(), examined.clone()))
         .filter(|reasons| reasons.iter().all(|(_, reason)| reason.is_some()));
     if reasons.is_none() {
-        let is_described = known.zip(common.as_ref());
-        let is_described =
-            is_described.is_some_and(|(known, common)| nodes.describe_candidates(&known, common));
+        let is_described = known
+            .zip(common.as_ref())
+            .is_some_and(|(known, common)| nodes.describe_candidates(&known, common));
         let mut all = examined;
         if !is_described {
             all.extend(nodes.kept.sums.candidates.iter().cloned());
         }
-        reasons = Some(self::reasons(nodes, barrier.as_ref(), common.as_ref(), all));
+        reasons = Some(self::reasons(nodes, &members, barrier.as_ref(), common.as_ref(), all));
     }
-    // Without a reason that forbids every start, those behind the last start mostly have the same one.
+    // Without a reason that forbids every start, those behind the last start mostly share theirs.
     let common = common.or_else(|| reasons.iter().flatten().last()?.1.clone());
     let fleet = nodes.fleet;
     let cordoning = Arc::new(Reason::Upgrading(UpgradeReason::Cordoning));
@@ -115,6 +116,7 @@ fn examined_fleet(nodes: &RunNodes<'_>) -> ThrottledFleet {
 /// stays the same value, so that it is quickly compared.
 fn common_reason(
     nodes: &RunNodes<'_>,
+    examined: &ThrottledFleet,
     barrier: Option<&UpgradeReason>,
     known: Option<&Arc<Reason>>,
 ) -> Option<Arc<Reason>> {
@@ -130,8 +132,7 @@ fn common_reason(
         Some(UpgradeReason::NoTime { .. }) => None,
         Some(barrier) => Some(barrier.clone()),
         None => {
-            let examined = examined_fleet(nodes);
-            let fleets = [&nodes.kept.sums.throttled, &examined];
+            let fleets = [&nodes.kept.sums.throttled, examined];
             let mut throttle = StartThrottle::new(&fleet.settings.upgrade, fleets);
             throttle.refusal_of_all().map(UpgradeReason::Refused)
         }
@@ -145,13 +146,13 @@ fn common_reason(
 /// it is started. `common`: the reason of most of them.
 fn reasons(
     nodes: &RunNodes<'_>,
+    examined: &ThrottledFleet,
     barrier: Option<&UpgradeReason>,
     common: Option<&Arc<Reason>>,
     candidates: BTreeSet<Candidate>,
 ) -> Vec<(Candidate, Option<Arc<Reason>>)> {
     let fleet = nodes.fleet;
-    let examined = examined_fleet(nodes);
-    let fleets = [&nodes.kept.sums.throttled, &examined];
+    let fleets = [&nodes.kept.sums.throttled, examined];
     let mut throttle = StartThrottle::new(&fleet.settings.upgrade, fleets);
     let mut last: Option<Arc<Reason>> = None;
     let reason = |candidate: Candidate| {
@@ -173,9 +174,9 @@ fn reasons(
     candidates.into_iter().map(reason).collect()
 }
 
-/// Returns what forbids the node's start: a condition for all nodes, or a limit. If a
-/// node's start was requested, the node has its slot already: it must not wait for itself if the
-/// server did not accept the patch.
+/// Returns what forbids the node's start: a condition for all nodes, or a limit. If a node's start
+/// was requested, the node has its slot already: it must not wait for itself if the server did not
+/// accept the patch. A start whose answer is overdue is repeated only if no condition forbids it.
 fn refused<'m>(
     fleet: &FleetInputs<'_>,
     name: &Arc<str>,

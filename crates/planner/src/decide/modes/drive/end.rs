@@ -69,10 +69,7 @@ pub(in crate::decide) fn fail(
     let (node, settings, now) = (driven.node, draft.settings(), draft.now());
     let mut failed = record.clone();
     let attempts = record.attempts(cause, &settings.digest) + 1;
-    if failed.digest != settings.digest {
-        failed.attempts.clear();
-        failed.digest.clone_from(&settings.digest);
-    }
+    failed.count_under(&settings.digest);
     failed.attempts.insert(cause, attempts);
     failed.failure = Some(NodeFailure { cause, message: message.clone() });
     failed.enter(UpgradeState::UpgradeFailed, now);
