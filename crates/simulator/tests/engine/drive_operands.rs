@@ -7,7 +7,7 @@ use contract::operand::Operand;
 use contract::record::{NodeOutcome, Verdict};
 use contract::settings::MissingGpus;
 use contract::task::Task;
-use observed::ObservedTaint;
+use observed::{ObservedRevision, ObservedTaint};
 use planner::decide::{Action, Decision};
 use planner::reason::Reason;
 use planner::reason::upgrade::UpgradeReason;
@@ -132,6 +132,32 @@ fn redeployment_keeps_cordon_of_node_that_failed_validation() {
     assert_eq!(verdict.code, ExitCode::NodesFailed, "{}", verdict.message);
     let is_released = |line: &&String| line.contains("gpu-1") && line.contains("schedulable");
     assert_eq!(driven.story.iter().find(is_released), None, "{}", driven.story.join("\n"));
+}
+
+/// Regression: the next deployment had another driver, and a pod blocked the node. It was uncordoned
+/// with the driver that had failed its validation.
+#[test]
+fn blocked_node_that_failed_validation_keeps_its_cordon() {
+    let mut driven = driven();
+    let (_, _) = runs(&mut driven, |fleet| {
+        unready_validator(fleet);
+        change(fleet, Operand::Validator, "gpu-1", crashes);
+    });
+    driven.deploy("another");
+    driven.fleet.observed.revisions.push(ObservedRevision {
+        owner: "driver-ds".into(),
+        revision: 3,
+        hash: "newest".into(),
+    });
+    driven.training("gpu-1").memory_dir = true;
+    let policy = &mut driven.fleet.settings.upgrade.policy;
+    (policy.max_parallel_upgrades, policy.max_unavailable) = (2, None);
+    let begin = driven.story.len();
+    driven.tick();
+    let story = &driven.story[begin..];
+    let is_failed = |line: &String| line.contains("gpu-1 upgrade-failed cordoned");
+    assert!(story.iter().any(is_failed), "{story:?}");
+    assert!(!story.iter().any(|line| line.contains("gpu-1") && line.contains("schedulable")));
 }
 
 /// Regression: the old driver pod was deleted, and no new one could be created.

@@ -74,9 +74,12 @@ pub(in crate::decide) fn fail(
     failed.failure = Some(NodeFailure { cause, message: message.clone() });
     failed.enter(UpgradeState::UpgradeFailed, now);
     let mut patch = NodePatch::for_node(node);
-    // Without a working driver, it would take workloads that cannot run.
+    // Without a working driver, it would take workloads that cannot run. If an earlier attempt
+    // changed the driver, the driver has not been proven.
     let broken = driven.pod.as_ref().is_some_and(|driver| !driver.pod.containers_ready);
-    if cause.is_before_restart() && record.cordoned && !broken {
+    let unchanged =
+        cause.is_before_restart() && record.attempts.keys().all(|cause| cause.is_before_restart());
+    if unchanged && record.cordoned && !broken {
         failed.cordoned = false;
         take_note(&mut patch, node, record, draft.traits());
         patch.unschedulable = node.unschedulable.then_some(false);
