@@ -24,13 +24,22 @@ struct Subject {
     program: OsString,
     arguments: Vec<OsString>,
     walls: Vec<Duration>,
+    /// User and system time of the last run.
+    processor_time: Duration,
     peak_bytes: u64,
 }
 
 impl Subject {
     fn new(name: &'static str, program: &str, arguments: &[&str]) -> Self {
         let arguments = arguments.iter().map(Into::into).collect();
-        Self { name, program: program.into(), arguments, walls: Vec::new(), peak_bytes: 0 }
+        Self {
+            name,
+            program: program.into(),
+            arguments,
+            walls: Vec::new(),
+            processor_time: Duration::ZERO,
+            peak_bytes: 0,
+        }
     }
 
     fn run(&mut self) -> Result<()> {
@@ -43,6 +52,7 @@ impl Subject {
             .spawn()?;
         let used = child.wait4()?;
         self.walls.push(begin.elapsed());
+        self.processor_time = used.rusage.utime + used.rusage.stime;
         self.peak_bytes = self.peak_bytes.max(used.rusage.maxrss);
         if used.status.success() {
             Ok(())
@@ -102,7 +112,38 @@ fn main() -> Result<()> {
     }
     table(&subjects, rounds);
     many(directory.path(), &program)?;
+    predictions(&program)?;
     sizes(directory.path(), &program)
+}
+
+/// Measures `simulate` for large fleets in each mode: processor time, which does not depend on the
+/// number of processors, and how much longer three times as many nodes take.
+fn predictions(program: &str) -> Result<()> {
+    println!("\nsimulate -r eks-gb200-training, processor seconds\n");
+    println!(
+        "{:<8} {:>14} {:>14} {:>7} {:>14} {:>10}",
+        "mode", "1000, 10 runs", "3000, 1 run", "growth", "5000, 1 run", "peak MiB"
+    );
+    for mode in ["observe", "assist", "steer", "drive"] {
+        let mode_value = format!("rollout.gpuDriver.mode={mode}");
+        let mut peak = 0;
+        let mut measured = |nodes: &str, runs: &str| {
+            let fleet = ["--set", &mode_value, "--nodes", nodes, "--runs", runs];
+            let simulate = [&["simulate", "-r", "eks-gb200-training"][..], &fleet].concat();
+            let mut subject = Subject::new("simulate", program, &simulate);
+            subject.run()?;
+            peak = peak.max(subject.peak_bytes);
+            Ok::<f64, Error>(subject.processor_time.as_secs_f64())
+        };
+        let (ten, one) = (measured("1000", "10")?, measured("1000", "1")?);
+        let (large, largest) = (measured("3000", "1")?, measured("5000", "1")?);
+        println!(
+            "{mode:<8} {ten:>14.2} {large:>14.2} {:>7.2} {largest:>14.2} {:>10.1}",
+            large / one,
+            mebibytes(peak)
+        );
+    }
+    Ok(())
 }
 
 /// Measures many bundles in one process: the library for every deployer, and many small overlays of

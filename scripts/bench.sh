@@ -1,7 +1,8 @@
 #!/bin/sh
 # `make bench`: measures the program on this machine and prints the results.
 #   1. sizes of the image and its binary (needs buildah)
-#   2. time and peak memory of one call as a process, and of many bundles in one call
+#   2. time and peak memory of one call as a process, of many bundles in one call, and of
+#      `simulate` for large fleets
 #   3. memory of the hook's caches for 10,000 nodes
 #   4. time of one decision for 10,000 nodes after a change of one node, in each mode
 #   5. the hook on a real API server (needs the programs of `make e2e`):

@@ -1,6 +1,6 @@
 //! Simulates the upgrade of a recipe on simulated nodes and pods.
 
-use contract::settings::{Mode, Settings};
+use contract::settings::Settings;
 use contract::task::Task;
 use recipe::model::Recipe;
 use simulator::fault::{Fault, ScheduledFault};
@@ -16,10 +16,6 @@ pub use summary::{Quantiles, SimulationSummary};
 
 /// The maximum number of simulated nodes, for which the hook is designed.
 pub const MOST_NODES: usize = 10_000;
-
-/// The maximum number of nodes if the model contains NVIDIA's controller: each step of a node
-/// changes what all waiting nodes wait for.
-const MOST_OPERATED_NODES: usize = 1_000;
 
 /// Assumptions about the fleet.
 #[derive(Clone, Copy, Debug)]
@@ -48,14 +44,6 @@ pub enum SimulationError {
     /// The recipe has no nodes, or too many.
     #[error("cannot simulate the recipe's cluster.gpuNodes: expected 1 to {MOST_NODES}, found {0}")]
     NodeCount(usize),
-    /// The recipe has too many nodes for the model of NVIDIA's controller.
-    #[error("cannot simulate mode `{}`: expected at most {MOST_OPERATED_NODES} nodes, found {nodes}", mode.name())]
-    OperatedNodeCount {
-        /// The mode.
-        mode: Mode,
-        /// The number of nodes of the recipe.
-        nodes: usize,
-    },
 }
 
 impl SimulationError {
@@ -64,10 +52,6 @@ impl SimulationError {
         match self {
             Self::Proposal(error) => error.hint(),
             Self::NodeCount(_) => Some("set the number of nodes with --nodes".to_owned()),
-            Self::OperatedNodeCount { .. } => Some(
-                "set a smaller number of nodes with --nodes: each pass of NVIDIA's controller visits every node"
-                    .to_owned(),
-            ),
         }
     }
 }
@@ -82,9 +66,6 @@ impl FleetSimulation {
         let nodes = usize::try_from(recipe.cluster.gpu_nodes).unwrap_or(usize::MAX);
         if !(1..=MOST_NODES).contains(&nodes) {
             return Err(SimulationError::NodeCount(nodes));
-        }
-        if proposed.operator.is_some() && nodes > MOST_OPERATED_NODES {
-            return Err(SimulationError::OperatedNodeCount { mode: proposed.settings.mode, nodes });
         }
         Ok(Self { proposed, nodes, assumed })
     }

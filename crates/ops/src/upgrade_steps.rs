@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 
 use contract::record::RecordedStep;
-use planner::drive_upgrade::record::{UpgradeRecord, read};
+use planner::drive_upgrade::record::read;
 
 use super::observe::RolloutSnapshot;
 
@@ -15,7 +15,7 @@ pub(crate) fn upgrade_steps(snapshot: &RolloutSnapshot, node: &str) -> Vec<Recor
         .observed
         .nodes
         .get(node)
-        .and_then(|node| read(node, traits).record().map(UpgradeRecord::steps));
+        .and_then(|node| read(node, traits).record().map(|record| record.steps()));
     let recorded = || {
         let mut steps = snapshot.record.nodes.get(node)?.steps.clone();
         let changed = snapshot.times.get(node).and_then(|times| times.keys.get(traits.state_label));

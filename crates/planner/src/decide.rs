@@ -239,7 +239,7 @@ fn stages(
         census.examine(others.iter().map(|name| &**name));
     }
     let mut nodes = RunNodes::assessed(census, &fleet);
-    replacements::replace(&mut nodes.listed, &fleet, limits);
+    replacements::replace(&mut nodes, limits);
     let queue = schedule::schedule(
         &mut nodes,
         &mut draft.memory,

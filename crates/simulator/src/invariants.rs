@@ -20,7 +20,7 @@ mod pods;
 
 /// Returns the record of the hook's own upgrade on a node.
 fn record(node: &ObservedNode, driver: Driver) -> Option<UpgradeRecord> {
-    read(node, driver.traits()).record().cloned()
+    read(node, driver.traits()).record().map(|record| record.as_ref().clone())
 }
 
 /// Whether the hook's own upgrade of the node is in progress.

@@ -14,6 +14,7 @@ use super::node_draft::NodeDraft;
 use super::operands;
 use super::paused_nodes::paused_before;
 use super::{modes, refused_node};
+use crate::drive_upgrade::record::UpgradeRecord;
 use crate::drive_upgrade::start_limits::ThrottledNode;
 
 pub(super) mod plugins;
@@ -73,14 +74,19 @@ pub(super) enum UpgradeTurn {
     Left,
     /// It may be started; the number of earlier attempts.
     Candidate(u32),
-    /// Its upgrade is in progress, and continues after its plugins are handled.
-    UnderWay,
+    /// Its upgrade is in progress, and continues after its plugins are handled; its record.
+    UnderWay(Arc<UpgradeRecord>),
 }
 
 impl UpgradeTurn {
     /// Creates the step of an upgrade that waits for this reason.
     pub(super) fn waits(reason: UpgradeReason) -> Self {
         Self::Waits(Reason::Upgrading(reason).into())
+    }
+
+    /// Returns the record of an upgrade in progress.
+    pub(super) fn record(&self) -> Option<&Arc<UpgradeRecord>> {
+        if let Self::UnderWay(record) = self { Some(record) } else { None }
     }
 }
 

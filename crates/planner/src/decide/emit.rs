@@ -24,6 +24,7 @@ use super::modes::drive::release_all_unchanged;
 use super::modes::observe::{self, ControllerMemo};
 use super::node_draft::{NodeDraft, NodeEffects};
 use super::run_nodes::{Census, RunNode, RunNodes, all_listed};
+use super::schedule::replacements::AwayPlugins;
 use super::schedule::starts::StartQueue;
 use super::{Action, Decision};
 use contract::task::Task;
@@ -50,7 +51,7 @@ struct FleetEffects {
 impl FleetEffects {
     /// Takes over the effects and the memory of a node.
     fn take(&mut self, fleet: &mut FleetDraft<'_>, draft: NodeDraft<'_>) {
-        let node = draft.node;
+        let (node, keeps_focus) = (draft.node, draft.keeps_focus);
         let (before, memory, effects, alarm) = draft.into_parts();
         memory.put(&before, &mut fleet.memory, node);
         fleet.alarm.set(alarm.at);
@@ -77,7 +78,7 @@ impl FleetEffects {
             fleet.memory.released_unchanged.insert(node.name.clone());
             self.is_releasing = true;
         }
-        if focus {
+        if focus || keeps_focus {
             self.focus.insert(node.name.clone());
         }
         self.replacements.extend(replacements);
@@ -174,11 +175,14 @@ pub(super) fn of_nodes<'a>(
         set(&mut kept.outcomes, node.name, node.ending.outcome);
         examined.push(node.name);
         let drafted = node.draft.take();
-        let until = match &drafted {
-            Some(drafted) => drafted.is_settled().then_some(drafted.alarm.at),
-            None => node.known.as_ref().map(|known| known.until),
+        let (until, keeps_focus) = match (&drafted, &node.known) {
+            (Some(drafted), _) => {
+                (drafted.is_settled().then_some(drafted.alarm.at), drafted.keeps_focus)
+            }
+            (None, Some(known)) => (Some(known.until), known.keeps_focus),
+            (None, None) => (None, false),
         };
-        keep(&mut kept, &node, until, fleet);
+        keep(&mut kept, &node, until, keeps_focus, fleet);
         if let Some(drafted) = drafted {
             effects.take(&mut draft, *drafted);
         }
@@ -186,6 +190,7 @@ pub(super) fn of_nodes<'a>(
     set_gone(&mut kept, &draft.memory, last.as_ref(), &examined);
     draft.notes.append(&mut effects.notes);
     draft.notes.extend(told);
+    effects.focus.extend(kept.sums.focus.iter().map(ToString::to_string));
     draft.waits.nodes = kept.waits.clone();
     (draft.ended.nodes, draft.ended.deferred) = (kept.failures.clone(), kept.deferred.clone());
     let reason = of_fleet(&mut draft);
@@ -224,10 +229,11 @@ fn emit_bystanders<'a>(
     effects: &mut FleetEffects,
     draft: &mut FleetDraft<'_>,
 ) {
-    for (name, _, needs_driver) in others {
+    for (name, node, needs_driver) in others {
         // The removal of a label may have to be repeated then.
         let until = bystanders.get(&**name).map_or(Timestamp::MAX, |draft| draft.alarm.at);
-        kept.keep(name, KnownNode::of_bystander(needs_driver, until));
+        let away = AwayPlugins::of_node(draft.memory.nodes.get(name), node);
+        kept.keep(name, KnownNode::of_bystander(needs_driver, away, until));
     }
     for (name, bystander) in bystanders {
         if !bystander.is_settled() {
@@ -243,6 +249,7 @@ fn keep(
     kept: &mut KeptNodes,
     node: &RunNode<'_>,
     until: Option<Timestamp>,
+    keeps_focus: bool,
     fleet: &FleetInputs<'_>,
 ) {
     let Some(until) = until else {
@@ -251,7 +258,7 @@ fn keep(
         kept.unsettled.insert(Arc::clone(node.name), throttled);
         return;
     };
-    kept.keep(node.name, known_node(node, until, fleet));
+    kept.keep(node.name, known_node(node, until, keeps_focus, fleet));
 }
 
 /// Sets the outcomes of nodes that are gone. `examined`: the nodes that the decision examined, in
@@ -278,7 +285,12 @@ fn set_gone(
 }
 
 /// Returns the memo of a node.
-fn known_node(node: &RunNode<'_>, until: Timestamp, fleet: &FleetInputs<'_>) -> KnownNode {
+fn known_node(
+    node: &RunNode<'_>,
+    until: Timestamp,
+    keeps_focus: bool,
+    fleet: &FleetInputs<'_>,
+) -> KnownNode {
     // The reason of NVIDIA's controller is determined again in each decision: if kept, it would
     // name outdated nodes.
     let lasting =
@@ -298,6 +310,9 @@ fn known_node(node: &RunNode<'_>, until: Timestamp, fleet: &FleetInputs<'_>) -> 
         found: Some((Arc::clone(&node.assessment), ending)),
         left,
         until,
+        keeps_focus,
+        // The record of a node whose results are kept was not changed.
+        away: AwayPlugins::of_node(fleet.memory.nodes.get(node.name), node.node),
         is_held_by_other_mode: observe::is_held_by_other_mode(node.node, fleet),
         is_free_in_pause,
     }

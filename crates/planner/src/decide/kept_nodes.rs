@@ -14,6 +14,7 @@ use observed::named::Named;
 
 use super::assess::{NodeAssessment, UpgradeTurn};
 use super::emit::outcome::NodeEnding;
+use super::schedule::replacements::AwayPlugins;
 
 /// The results for all nodes.
 #[derive(Clone, Default)]
@@ -32,6 +33,7 @@ pub(super) struct KeptNodes {
 
 /// The results for a node.
 #[derive(Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "the facts are independent")]
 pub(super) struct KnownNode {
     pub(super) needs_driver: bool,
     /// `None`: the node does not belong to the run.
@@ -40,6 +42,10 @@ pub(super) struct KnownNode {
     pub(super) left: Option<Arc<Reason>>,
     /// Until when the results are valid if nothing changes.
     pub(super) until: Timestamp,
+    /// Whether its pods stay among those that the next decision needs.
+    pub(super) keeps_focus: bool,
+    /// Whether one of its plugins is unavailable because of the hook.
+    pub(super) away: AwayPlugins,
     /// Whether another mode holds it.
     pub(super) is_held_by_other_mode: bool,
     /// Whether NVIDIA's controller may start it although it is paused.
@@ -59,10 +65,14 @@ pub(super) struct NodeSums {
     pub(super) own_drivers: usize,
     /// Number of nodes that another mode holds.
     pub(super) held_by_other_mode: usize,
+    /// Nodes with plugins that are unavailable because of the hook.
+    pub(super) away: AwayPlugins,
     /// Requested configurations of the device plugin that do not exist.
     pub(super) missing_configs: BTreeMap<Arc<str>, String>,
     /// Nodes that NVIDIA's controller may start although they are paused.
     pub(super) free_in_pause: BTreeSet<Arc<str>>,
+    /// Nodes whose pods the next decision needs.
+    pub(super) focus: BTreeSet<Arc<str>>,
     /// Nodes that every decision examines.
     pub(super) dependent: BTreeSet<Arc<str>>,
     /// Nodes whose reason contains the wait of NVIDIA's controller, and that have no other
@@ -82,12 +92,14 @@ pub(super) struct NodeSums {
 
 impl KnownNode {
     /// Creates the results for a node that does not belong to the run.
-    pub(super) fn of_bystander(needs_driver: bool, until: Timestamp) -> Self {
+    pub(super) fn of_bystander(needs_driver: bool, away: AwayPlugins, until: Timestamp) -> Self {
         Self {
             needs_driver,
             found: None,
             left: None,
             until,
+            keeps_focus: false,
+            away,
             is_held_by_other_mode: false,
             is_free_in_pause: false,
         }
@@ -181,6 +193,11 @@ impl NodeSums {
             change(&mut self.expiries, (known.until, Arc::clone(name)), is_added);
         }
         number(&mut self.drivers, known.needs_driver);
+        if is_added {
+            self.away.add(known.away);
+        } else {
+            self.away.remove(known.away);
+        }
         let Some((assessment, ending)) = &known.found else { return };
         let upgrade = &assessment.upgrade;
         number(&mut self.listed, true);
@@ -188,10 +205,9 @@ impl NodeSums {
         number(&mut self.own_drivers, assessment.has_own_driver);
         number(&mut self.held_by_other_mode, known.is_held_by_other_mode);
         name_in(&mut self.free_in_pause, known.is_free_in_pause);
+        name_in(&mut self.focus, known.keeps_focus);
         name_in(&mut self.given_up, upgrade.given_up);
-        let depends =
-            upgrade.ends || upgrade.turn == UpgradeTurn::UnderWay || assessment.needs.is_stale();
-        name_in(&mut self.dependent, depends);
+        name_in(&mut self.dependent, upgrade.ends || assessment.needs.is_stale());
         if ending.reason.as_ref().is_some_and(|reason| reason.asks_why()) {
             let is_only = known.only_left().is_some();
             let set = if is_only { &mut self.asking } else { &mut self.asking_apart };

@@ -107,7 +107,7 @@ fn lists(observed: &Observed) -> [&Views<ObservedPod>; 4] {
 }
 
 /// Returns whether the parts of the memory that concern all nodes are unchanged. The history of
-/// evictions is only read for nodes that are being upgraded.
+/// evictions is only read for nodes whose results are then not kept.
 fn is_same_run(before: &RunMemory, now: &RunMemory) -> bool {
     before.started_at == now.started_at
         && before.cohort == now.cohort
@@ -119,8 +119,7 @@ fn is_same_run(before: &RunMemory, now: &RunMemory) -> bool {
 }
 
 /// Returns whether the observed state that concerns all nodes is unchanged. Workloads are only read
-/// for a node that is being upgraded, whose memo is not kept; a NodeMaintenance keeps others from
-/// starting.
+/// for a node whose results are then not kept; a NodeMaintenance keeps others from starting.
 fn is_same_fleet(before: &Observed, now: &Observed) -> bool {
     let Observed {
         nodes: _,

@@ -27,6 +27,8 @@ pub(super) struct NodeDraft<'a> {
     before: NodeMemory,
     pub(super) memory: NodeMemory,
     pub(super) alarm: Alarm,
+    /// Whether its pods, which are watched, stay among those that the next decision needs.
+    pub(super) keeps_focus: bool,
     pub(super) effects: NodeEffects,
 }
 
@@ -46,7 +48,7 @@ pub(super) struct NodeEffects {
     /// UIDs of pods whose eviction counts as not requested.
     pub(super) unasked: Vec<String>,
     pub(super) notes: Vec<DecisionNote>,
-    /// Whether the next decision needs its pods.
+    /// Whether this decision needs its pods, and so does the next one.
     pub(super) focus: bool,
     /// Whether it is released unchanged because the time is over.
     pub(super) released_unchanged: bool,
@@ -64,6 +66,7 @@ impl<'a> NodeDraft<'a> {
             before,
             memory,
             alarm: Alarm::new(fleet.now, Timestamp::MAX),
+            keeps_focus: false,
             effects: NodeEffects::default(),
         }
     }

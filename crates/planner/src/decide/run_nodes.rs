@@ -279,7 +279,10 @@ impl<'a> RunNode<'a> {
         self.draft.get_or_insert_with(|| {
             let mut draft = NodeDraft::new(fleet, self.node);
             // Its previous results are valid until then.
-            draft.alarm.set(self.known.as_ref().map_or(Timestamp::MAX, |known| known.until));
+            if let Some(known) = &self.known {
+                draft.alarm.set(known.until);
+                draft.keeps_focus = known.keeps_focus;
+            }
             Box::new(draft)
         })
     }
@@ -345,9 +348,9 @@ impl<'a> RunNodes<'a> {
         true
     }
 
-    /// Sets the reason of all candidates that are not examined, if they all have the same reason of
-    /// the same kind now, and if no record contains more than its kind. Returns whether it did.
-    pub(super) fn describe_candidates(&mut self, known: &Arc<Reason>, next: &Arc<Reason>) -> bool {
+    /// Returns whether all candidates that are not examined have the same reason, and have one of
+    /// the same kind now, and no record contains more than its kind.
+    pub(super) fn is_reason_of_all(&self, known: &Arc<Reason>, next: &Arc<Reason>) -> bool {
         if !self.fleet.is_only_described(next) || known.name() != next.name() {
             return false;
         }
@@ -358,15 +361,18 @@ impl<'a> RunNodes<'a> {
             .filter(|node| self.kept.waits.get(node.name).is_some_and(has_reason));
         // Only candidates have this reason, and a node that is none any more is examined.
         let waiting = self.kept.waits.values().filter(|wait| has_reason(wait)).count();
-        if waiting - examined.count() != self.kept.sums.candidates.len() {
-            return false;
+        waiting - examined.count() == self.kept.sums.candidates.len()
+    }
+
+    /// Replaces the reason of all nodes that have this one.
+    pub(super) fn describe_candidates(&mut self, known: &Arc<Reason>, next: &Arc<Reason>) {
+        if Arc::ptr_eq(known, next) {
+            return;
         }
-        if !Arc::ptr_eq(known, next) {
-            self.kept.waits.update(|_, wait| {
-                has_reason(wait).then(|| Wait { reason: Arc::clone(next), ..wait.clone() })
-            });
-        }
-        true
+        self.kept.waits.update(|_, wait| {
+            let has_reason = Arc::ptr_eq(&wait.reason, known);
+            has_reason.then(|| Wait { reason: Arc::clone(next), ..wait.clone() })
+        });
     }
 
     /// Examines more nodes of the decision, whose previous results count.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::drive_upgrade::record::UpgradeRecord;
+use crate::drive_upgrade::record::{NodeRecordState, UpgradeRecord};
 use crate::memory::RunMemory;
 use crate::note::DecisionNote;
 use crate::reason::Reason;
@@ -65,7 +65,7 @@ fn set_reasons(nodes: &mut RunNodes<'_>) -> bool {
         match &node.assessment.upgrade.turn {
             UpgradeTurn::Over => node.reason = None,
             UpgradeTurn::Waits(reason) => node.reason = Some(Arc::clone(reason)),
-            UpgradeTurn::Left | UpgradeTurn::Candidate(_) | UpgradeTurn::UnderWay => {}
+            UpgradeTurn::Left | UpgradeTurn::Candidate(_) | UpgradeTurn::UnderWay(_) => {}
         }
     }
     ends
@@ -77,12 +77,14 @@ fn advance_all<'a>(
     advance: impl Fn(&mut NodeDraft<'a>, &DrivenNode<'a>, &UpgradeRecord, Option<Arc<Reason>>) -> Reason,
 ) {
     let fleet = nodes.fleet;
-    for node in
-        nodes.listed.iter_mut().filter(|node| node.assessment.upgrade.turn == UpgradeTurn::UnderWay)
-    {
-        let Some(driven) = DrivenNode::of(fleet, node.node) else { continue };
-        let Some(record) = driven.record() else { continue };
+    for node in &mut nodes.listed {
+        let Some(record) = node.assessment.upgrade.turn.record().cloned() else { continue };
+        let found = NodeRecordState::Record(Arc::clone(&record));
+        let Some(driven) = DrivenNode::with_record(fleet, node.node, found) else { continue };
         let left = node.reason.take();
-        node.reason = Some(advance(node.draft(fleet), &driven, record, left).into());
+        let draft = node.draft(fleet);
+        // The step decides it again.
+        draft.keeps_focus = false;
+        node.reason = Some(advance(draft, &driven, &record, left).into());
     }
 }

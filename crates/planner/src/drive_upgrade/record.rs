@@ -3,6 +3,7 @@
 //! leaves a node that the next process can continue.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -84,7 +85,7 @@ pub enum NodeRecordState {
     /// No record.
     Nothing,
     /// A record.
-    Record(Box<UpgradeRecord>),
+    Record(Arc<UpgradeRecord>),
     /// A record of a newer program.
     Newer(u32),
     /// A text that is not a record, or a state label without a record: a user edited it. The owner
@@ -94,8 +95,14 @@ pub enum NodeRecordState {
 
 impl NodeRecordState {
     /// Returns the record, if there is one that this program can read.
-    pub fn record(&self) -> Option<&UpgradeRecord> {
+    pub fn record(&self) -> Option<&Arc<UpgradeRecord>> {
         if let Self::Record(record) = self { Some(record) } else { None }
+    }
+
+    /// Returns whether the record is about another DaemonSet than this one.
+    pub(crate) fn belongs_to_other_hook(&self, identity: Option<&str>) -> bool {
+        let theirs = self.record().and_then(|record| record.daemon_set.as_deref());
+        theirs.zip(identity).is_some_and(|(theirs, identity)| theirs != identity)
     }
 }
 
@@ -110,11 +117,7 @@ pub fn belongs_to_other_hook(
     traits: &DriverTraits,
     identity: Option<&str>,
 ) -> bool {
-    let Some(identity) = identity else { return false };
-    read(node, traits)
-        .record()
-        .and_then(|record| record.daemon_set.as_deref())
-        .is_some_and(|theirs| theirs != identity)
+    identity.is_some() && read(node, traits).belongs_to_other_hook(identity)
 }
 
 /// Reads the record on the node.
@@ -126,11 +129,14 @@ pub fn read(node: &ObservedNode, traits: &DriverTraits) -> NodeRecordState {
             NodeRecordState::Nothing
         };
     };
-    match serde_json::from_str::<VersionedRecord>(text) {
-        Ok(found) if found.version > VERSION => NodeRecordState::Newer(found.version),
-        Ok(_) => serde_json::from_str(text)
-            .map_or(NodeRecordState::Broken, |record| NodeRecordState::Record(Box::new(record))),
-        Err(_) => NodeRecordState::Broken,
+    match serde_json::from_str::<UpgradeRecord>(text) {
+        Ok(record) if record.version > VERSION => NodeRecordState::Newer(record.version),
+        Ok(record) => NodeRecordState::Record(Arc::new(record)),
+        // A newer record need not have the fields of this one.
+        Err(_) => match serde_json::from_str::<VersionedRecord>(text) {
+            Ok(found) if found.version > VERSION => NodeRecordState::Newer(found.version),
+            Ok(_) | Err(_) => NodeRecordState::Broken,
+        },
     }
 }
 

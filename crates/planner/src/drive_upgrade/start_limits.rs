@@ -272,13 +272,25 @@ impl<'a> StartThrottle<'a> {
     }
 
     /// Returns the limit that forbids the start of every node.
-    pub(crate) fn refusal_of_all(&mut self) -> Option<StartRefusal> {
+    fn refusal_of_all(&mut self) -> Option<StartRefusal> {
         let NodeLimits { parallel, unavailable, .. } = self.limits;
         if unavailable == 0 {
             return Some(StartRefusal::Paused { key: "maxUnavailable" });
         }
         (self.in_progress.names.len() >= parallel)
             .then(|| StartRefusal::Slots { limit: parallel, holders: self.in_progress.list() })
+    }
+
+    /// Returns the limit that forbids the start of every available node.
+    pub(crate) fn refusal_of_available(&mut self) -> Option<StartRefusal> {
+        let NodeLimits { total, unavailable: limit, .. } = self.limits;
+        self.refusal_of_all().or_else(|| {
+            (self.unavailable.names.len() >= limit).then(|| StartRefusal::Unavailable {
+                limit,
+                total,
+                holders: self.unavailable.list(),
+            })
+        })
     }
 
     /// Starts a node.
@@ -290,18 +302,12 @@ impl<'a> StartThrottle<'a> {
         name: &Arc<str>,
         member: &'a ThrottledNode,
     ) -> Result<(), StartRefusal> {
-        if let Some(refusal) = self.refusal_of_all() {
+        let refusal =
+            if member.unavailable { self.refusal_of_all() } else { self.refusal_of_available() };
+        if let Some(refusal) = refusal {
             return Err(refusal);
         }
-        let NodeLimits { total, unavailable, .. } = self.limits;
         if !member.unavailable {
-            if self.unavailable.names.len() >= unavailable {
-                return Err(StartRefusal::Unavailable {
-                    limit: unavailable,
-                    total,
-                    holders: self.unavailable.list(),
-                });
-            }
             if let Some((group, state)) = self.group(member) {
                 if state.unavailable.names.len() >= state.limit {
                     return Err(StartRefusal::Group {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::drive_upgrade::cause::pause;
-use crate::drive_upgrade::record::{NodeRecordState, UpgradeRecord, belongs_to_other_hook, read};
+use crate::drive_upgrade::record::{NodeRecordState, UpgradeRecord, read};
 use crate::drive_upgrade::start_limits::ThrottledNode;
 use crate::drive_upgrade::state::UpgradeState;
 use crate::hold;
@@ -59,11 +59,20 @@ impl<'a> DrivenNode<'a> {
         fleet: &'a FleetInputs<'a>,
         node: &'a ObservedNode,
     ) -> Option<Self> {
-        let (operands, traits) = (fleet.operands.as_ref()?, fleet.traits);
+        fleet.operands.as_ref()?;
         // The hook must not continue the record of another DaemonSet.
-        let belongs_to_other_hook = belongs_to_other_hook(node, traits, fleet.identity.as_deref());
-        let found =
-            if belongs_to_other_hook { NodeRecordState::Nothing } else { read(node, traits) };
+        let found = read(node, fleet.traits);
+        let is_other = found.belongs_to_other_hook(fleet.identity.as_deref());
+        Self::with_record(fleet, node, if is_other { NodeRecordState::Nothing } else { found })
+    }
+
+    /// Returns the node with its record, which was read before. `None`: no task settles drivers.
+    pub(in crate::decide) fn with_record(
+        fleet: &'a FleetInputs<'a>,
+        node: &'a ObservedNode,
+        found: NodeRecordState,
+    ) -> Option<Self> {
+        let operands = fleet.operands.as_ref()?;
         Some(Self {
             node,
             pod: operands.driver_pod(node),
@@ -73,7 +82,7 @@ impl<'a> DrivenNode<'a> {
         })
     }
 
-    pub(in crate::decide) fn record(&self) -> Option<&UpgradeRecord> {
+    pub(in crate::decide) fn record(&self) -> Option<&Arc<UpgradeRecord>> {
         self.found.record()
     }
 
@@ -228,9 +237,9 @@ fn next(
         NodeRecordState::Record(record) if record.state == UpgradeState::UpgradeFailed => {
             failed(draft, driven, record, left)
         }
-        NodeRecordState::Record(_) => {
+        NodeRecordState::Record(record) => {
             draft.memory.waiting_apart = None;
-            UpgradeTurn::UnderWay
+            UpgradeTurn::UnderWay(Arc::clone(record))
         }
     }
 }

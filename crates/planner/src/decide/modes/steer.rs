@@ -43,7 +43,8 @@ pub(in crate::decide) fn assess(
     let active = ControllerState::of_node(draft.node, draft.traits()).is_busy();
     // A node that the hook has given up must not keep others from starting, even if the controller
     // waits for its driver without end.
-    let in_progress = member.in_progress || active && driven.record().is_none_or(is_not_failed);
+    let in_progress =
+        member.in_progress || active && driven.record().is_none_or(|record| is_not_failed(record));
     let member = ThrottledNode { in_progress, unavailable: member.unavailable || active, ..member };
     refused_node::heed_request(draft);
     let refused = draft.refused_write().cloned();
@@ -83,10 +84,10 @@ fn next(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, waits: bool) -> Upgr
             // changed, or a user requests it: the hook holds it, and starts it like any other node.
             clear_away(draft)
         }
-        NodeRecordState::Record(_) => {
+        NodeRecordState::Record(record) => {
             // From now on, the node belongs to the run, whatever happens.
             draft.change_record(|_| {});
-            UpgradeTurn::UnderWay
+            UpgradeTurn::UnderWay(Arc::clone(record))
         }
         NodeRecordState::Nothing => held(draft, driven, waits),
     }
@@ -100,7 +101,6 @@ pub(in crate::decide) fn advance(
     record: &UpgradeRecord,
     left: Option<&Arc<Reason>>,
 ) -> Reason {
-    draft.effects.depends_on_others = true;
     if matches!(
         ControllerState::of_node(draft.node, draft.traits()),
         ControllerState::Unknown | ControllerState::Done

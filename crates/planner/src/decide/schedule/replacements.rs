@@ -1,6 +1,7 @@
 //! The stale plugin pods that are replaced now: a few nodes at a time.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 
@@ -11,9 +12,9 @@ use crate::reason::Reason;
 use contract::record::{NodeOutcome, NodeRecord, PluginReplacement, ReplacedPodKind};
 
 use crate::decide::assess::plugins::{PluginNeed, StalePlugin, delete};
-use crate::decide::inputs::FleetInputs;
 use crate::decide::node_draft::NodeDraft;
-use crate::decide::run_nodes::RunNode;
+use crate::decide::run_nodes::RunNodes;
+use observed::ObservedNode;
 
 /// The limits on the number of nodes with unavailable plugins.
 #[derive(Clone, Copy)]
@@ -31,25 +32,23 @@ impl ReplacementLimits {
     }
 }
 
-/// The nodes with plugins that are unavailable because of the hook.
-struct AwayPlugins {
+/// Nodes with plugins that are unavailable because of the hook.
+#[derive(Clone, Copy, Default)]
+pub(in crate::decide) struct AwayPlugins {
     nodes: usize,
     /// Number of them that have failed.
     failed: usize,
 }
 
 /// Replaces plugins within the limits, and sets the reasons of nodes with stale plugins.
-pub(in crate::decide) fn replace<'a>(
-    nodes: &mut [RunNode<'a>],
-    fleet: &'a FleetInputs<'a>,
-    limits: ReplacementLimits,
-) {
-    if !nodes.iter().any(|node| node.assessment.needs.is_stale()) {
+pub(in crate::decide) fn replace(nodes: &mut RunNodes<'_>, limits: ReplacementLimits) {
+    if !nodes.listed.iter().any(|node| node.assessment.needs.is_stale()) {
         return;
     }
-    let mut away = AwayPlugins::count(nodes, fleet);
-    for node in nodes.iter_mut().filter(|node| node.assessment.needs.is_stale()) {
-        let assessment = std::sync::Arc::clone(&node.assessment);
+    let fleet = nodes.fleet;
+    let mut away = AwayPlugins::count(nodes);
+    for node in nodes.listed.iter_mut().filter(|node| node.assessment.needs.is_stale()) {
+        let assessment = Arc::clone(&node.assessment);
         let mut first = |needs: &[PluginNeed]| {
             let reasons: Vec<Reason> =
                 needs.iter().map(|need| away.reason(need, node.draft(fleet), limits)).collect();
@@ -61,27 +60,39 @@ pub(in crate::decide) fn replace<'a>(
 }
 
 impl AwayPlugins {
-    fn count(nodes: &[RunNode<'_>], fleet: &FleetInputs<'_>) -> Self {
-        let drafts =
-            || nodes.iter().filter_map(|node| Some((&node.node.name, node.draft.as_ref()?)));
-        let drafted: BTreeSet<&str> = drafts().map(|(name, _)| name.as_str()).collect();
-        let ready = |name: &str| fleet.observed.nodes.get(name).is_some_and(|node| node.ready);
-        let remembered = fleet
-            .memory
-            .nodes
-            .iter()
-            .filter(|(name, record)| is_open(record) && !drafted.contains(&***name));
-        let remembered = remembered.map(|(name, record)| (&**name, record));
-        let changed = drafts()
-            .filter_map(|(name, draft)| Some((name.as_str(), draft.memory.record.as_ref()?)));
-        let holders: Vec<&NodeRecord> = remembered
-            .chain(changed)
-            .filter(|(name, record)| holds_slot(record, ready(name)))
-            .map(|(_, record)| record)
-            .collect();
-        let failed =
-            holders.iter().filter(|record| record.outcome == Some(NodeOutcome::Failed)).count();
-        Self { nodes: holders.len(), failed }
+    /// Counts one node.
+    pub(in crate::decide) fn of_node(record: Option<&NodeRecord>, node: &ObservedNode) -> Self {
+        let holds_slot = record.filter(|record| holds_slot(record, node.ready));
+        let failed = holds_slot.filter(|record| record.outcome == Some(NodeOutcome::Failed));
+        Self { nodes: holds_slot.iter().count(), failed: failed.iter().count() }
+    }
+
+    /// Adds the nodes of another count.
+    pub(in crate::decide) fn add(&mut self, other: Self) {
+        self.nodes += other.nodes;
+        self.failed += other.failed;
+    }
+
+    /// Removes the nodes of another count, which was added.
+    pub(in crate::decide) fn remove(&mut self, other: Self) {
+        self.nodes = self.nodes.saturating_sub(other.nodes);
+        self.failed = self.failed.saturating_sub(other.failed);
+    }
+
+    fn count(nodes: &RunNodes<'_>) -> Self {
+        let records = &nodes.fleet.memory.nodes;
+        let mut all = nodes.kept.sums.away;
+        for node in &nodes.listed {
+            let record = match &node.draft {
+                Some(draft) => draft.memory.record.as_ref(),
+                None => records.get(node.name),
+            };
+            all.add(Self::of_node(record, node.node));
+        }
+        for (name, node, _) in &nodes.others {
+            all.add(Self::of_node(records.get(name), node));
+        }
+        all
     }
 
     /// Returns the reason of a node for a DaemonSet whose stale pod is replaced if the limit allows
@@ -158,11 +169,6 @@ pub(in crate::decide) fn close(
             .filter(|replacement| is_lost(replacement))
             .for_each(|replacement| replacement.back_at = Some(now));
     }
-}
-
-/// Returns whether a replaced plugin of the node is not back.
-fn is_open(record: &NodeRecord) -> bool {
-    record.replaced.values().any(|replacement| replacement.back_at.is_none())
 }
 
 /// Returns whether a node's plugin is unavailable because of the hook. Nodes that are gone, or

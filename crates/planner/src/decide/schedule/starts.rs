@@ -40,32 +40,19 @@ pub(super) fn start<'a>(
         return None;
     }
     let barrier = barrier(nodes, ends);
-    let known = last.as_ref().and_then(|last| last.common.clone());
     let is_same = nodes.has_same_throttled()
-        && last.is_some_and(|last| !last.has_started && last.barrier == barrier);
-    let members = examined_fleet(nodes);
-    let common = common_reason(nodes, &members, barrier.as_ref(), known.as_ref());
-    // If nothing has changed that the candidates wait for, only new candidates count.
-    let mut reasons = is_same
-        .then(|| reasons(nodes, &members, barrier.as_ref(), common.as_ref(), examined.clone()))
-        .filter(|reasons| reasons.iter().all(|(_, reason)| reason.is_some()));
-    if reasons.is_none() {
-        let is_described = known
-            .zip(common.as_ref())
-            .is_some_and(|(known, common)| nodes.describe_candidates(&known, common));
-        let mut all = examined;
-        if !is_described {
-            all.extend(nodes.kept.sums.candidates.iter().cloned());
-        }
-        reasons = Some(self::reasons(nodes, &members, barrier.as_ref(), common.as_ref(), all));
+        && last.as_ref().is_some_and(|last| !last.has_started && last.barrier == barrier);
+    let known = last.and_then(|last| last.common);
+    let Evaluation { candidates, common, is_described } =
+        evaluate(nodes, barrier.as_ref(), known.as_ref(), &examined, is_same);
+    if let (true, Some(known), Some(common)) = (is_described, &known, &common) {
+        nodes.describe_candidates(known, common);
     }
-    // Without a reason that forbids every start, those behind the last start mostly share theirs.
-    let common = common.or_else(|| reasons.iter().flatten().last()?.1.clone());
     let fleet = nodes.fleet;
     let cordoning = Arc::new(Reason::Upgrading(UpgradeReason::Cordoning));
     let mut has_started = false;
     let mut chosen = Vec::new();
-    for ((again, name), reason) in reasons.into_iter().flatten() {
+    for ((again, name), reason) in candidates {
         has_started |= reason.is_none();
         let is_described =
             reason.as_ref().is_some_and(|reason| nodes.describe_candidate(&name, reason));
@@ -111,67 +98,131 @@ fn examined_fleet(nodes: &RunNodes<'_>) -> ThrottledFleet {
     examined
 }
 
-/// Returns the reason for which every candidate is refused that is not examined and that the limits
-/// count. `None`: it differs, or they may start. `known`: the one of the last decision; an equal one
-/// stays the same value, so that it is quickly compared.
-fn common_reason(
-    nodes: &RunNodes<'_>,
-    examined: &ThrottledFleet,
-    barrier: Option<&UpgradeReason>,
-    known: Option<&Arc<Reason>>,
-) -> Option<Arc<Reason>> {
-    let fleet = nodes.fleet;
-    let is_requested = fleet
-        .memory
-        .patched
-        .iter()
-        .any(|(name, patched)| patched.starts && nodes.place(name).is_none());
-    let refused = match barrier {
-        _ if is_requested => None,
-        // It names the limit that holds each node.
-        Some(UpgradeReason::NoTime { .. }) => None,
-        Some(barrier) => Some(barrier.clone()),
-        None => {
-            let fleets = [&nodes.kept.sums.throttled, examined];
-            let mut throttle = StartThrottle::new(&fleet.settings.upgrade, fleets);
-            throttle.refusal_of_all().map(UpgradeReason::Refused)
-        }
-    };
-    let reason = Reason::Upgrading(refused?);
-    let known = known.filter(|known| ***known == reason);
-    Some(known.map_or_else(|| Arc::new(reason), Arc::clone))
+/// The result of the limits for candidates.
+struct Evaluation {
+    /// Candidates, each with the reason for which it is not started; `None`: it is started.
+    candidates: Vec<(Candidate, Option<Arc<Reason>>)>,
+    /// The reason of most that are refused.
+    common: Option<Arc<Reason>>,
+    /// Whether it is the reason of all other candidates, in place of the one of the last decision.
+    is_described: bool,
 }
 
-/// Returns the candidates in their order, each with the reason for which it is not started; `None`:
-/// it is started. `common`: the reason of most of them.
-fn reasons(
+/// Determines which candidates are started, and why the others are not. `known`: the common reason
+/// of the last decision; `is_same`: whether nothing has changed that candidates wait for, so that
+/// only new ones count.
+fn evaluate(
     nodes: &RunNodes<'_>,
-    examined: &ThrottledFleet,
     barrier: Option<&UpgradeReason>,
-    common: Option<&Arc<Reason>>,
-    candidates: BTreeSet<Candidate>,
-) -> Vec<(Candidate, Option<Arc<Reason>>)> {
-    let fleet = nodes.fleet;
-    let fleets = [&nodes.kept.sums.throttled, examined];
-    let mut throttle = StartThrottle::new(&fleet.settings.upgrade, fleets);
-    let mut last: Option<Arc<Reason>> = None;
-    let reason = |candidate: Candidate| {
-        let name = &candidate.1;
-        let reason = match nodes.throttled(name) {
-            // The limits do not count it: it has no driver pod that could be replaced.
-            None => Reason::DriverPodMissing,
-            Some(member) => match refused(fleet, name, member, barrier, &mut throttle) {
-                Some(refused) => Reason::Upgrading(refused),
-                None => return (candidate, None),
-            },
-        };
-        // Most of them are refused for the same reason.
-        let mut equal = common.into_iter().chain(&last).filter(|other| ***other == reason);
-        let reason = equal.next().map_or_else(|| Arc::new(reason), Arc::clone);
-        last = Some(Arc::clone(&reason));
-        (candidate, Some(reason))
+    known: Option<&Arc<Reason>>,
+    examined: &BTreeSet<Candidate>,
+    is_same: bool,
+) -> Evaluation {
+    let members = examined_fleet(nodes);
+    let limits = || {
+        let fleets = [&nodes.kept.sums.throttled, &members];
+        StartThrottle::new(&nodes.fleet.settings.upgrade, fleets)
     };
-    candidates.into_iter().map(reason).collect()
+    if is_same {
+        let mut queue = QueueLimits::new(nodes, barrier, limits());
+        let common = queue.common_reason(known);
+        let candidates = queue.reasons(examined.iter(), common.as_ref());
+        if candidates.iter().all(|(_, reason)| reason.is_some()) {
+            return Evaluation { candidates, common, is_described: false };
+        }
+    }
+    let mut queue = QueueLimits::new(nodes, barrier, limits());
+    let all = examined.union(&nodes.kept.sums.candidates);
+    let starts = all.clone().take_while(|candidate| queue.reason(&candidate.1).is_none()).count();
+    let common = queue.common_reason(known);
+    let is_described = known
+        .zip(common.as_ref())
+        .is_some_and(|(known, common)| nodes.is_reason_of_all(known, common));
+    let first = || all.clone().take(starts);
+    let behind = || all.clone().skip(starts);
+    let mut candidates: Vec<_> = first().map(|candidate| (candidate.clone(), None)).collect();
+    if is_described {
+        let others = behind().filter(|candidate| examined.contains(candidate));
+        let others = queue.reasons(others, common.as_ref());
+        if others.iter().all(|(_, reason)| reason.is_some()) {
+            candidates.extend(others);
+            return Evaluation { candidates, common, is_described };
+        }
+        // An unavailable node that is started may take the last slot: the common reason changes.
+        queue = QueueLimits::new(nodes, barrier, limits());
+        first().for_each(|(_, name)| drop(queue.reason(name)));
+    }
+    candidates.extend(queue.reasons(behind(), common.as_ref()));
+    // Without a limit that refuses all, the last candidates mostly share their reason.
+    let common = common.or_else(|| candidates.last()?.1.clone());
+    Evaluation { candidates, common, is_described: false }
+}
+
+/// The limits during a decision, and what forbids every start.
+struct QueueLimits<'m> {
+    nodes: &'m RunNodes<'m>,
+    barrier: Option<&'m UpgradeReason>,
+    throttle: StartThrottle<'m>,
+}
+
+impl<'m> QueueLimits<'m> {
+    fn new(
+        nodes: &'m RunNodes<'m>,
+        barrier: Option<&'m UpgradeReason>,
+        throttle: StartThrottle<'m>,
+    ) -> Self {
+        Self { nodes, barrier, throttle }
+    }
+
+    /// Returns the reason for which every candidate is refused that is not examined, that the
+    /// limits count, and that is available. `None`: it differs, or they may start. `known`: the one
+    /// of the last decision; an equal one stays the same value, so that it is quickly compared.
+    fn common_reason(&mut self, known: Option<&Arc<Reason>>) -> Option<Arc<Reason>> {
+        let mut patched = self.nodes.fleet.memory.patched.iter();
+        let is_requested =
+            patched.any(|(name, patched)| patched.starts && self.nodes.place(name).is_none());
+        let refused = match self.barrier {
+            _ if is_requested => None,
+            // It names the limit that holds each node.
+            Some(UpgradeReason::NoTime { .. }) => None,
+            Some(barrier) => Some(barrier.clone()),
+            None => self.throttle.refusal_of_available().map(UpgradeReason::Refused),
+        };
+        let reason = Reason::Upgrading(refused?);
+        let known = known.filter(|known| ***known == reason);
+        Some(known.map_or_else(|| Arc::new(reason), Arc::clone))
+    }
+
+    /// Returns the reason for which a candidate is not started; `None`: it is started.
+    fn reason(&mut self, name: &Arc<str>) -> Option<Reason> {
+        let Some(member) = self.nodes.throttled(name) else {
+            // The limits do not count it: it has no driver pod that could be replaced.
+            return Some(Reason::DriverPodMissing);
+        };
+        refused(self.nodes.fleet, name, member, self.barrier, &mut self.throttle)
+            .map(Reason::Upgrading)
+    }
+
+    /// Returns candidates in their order, each with the reason for which it is not started; `None`:
+    /// it is started. `common`: the reason of most of them.
+    fn reasons<'c>(
+        &mut self,
+        candidates: impl Iterator<Item = &'c Candidate>,
+        common: Option<&Arc<Reason>>,
+    ) -> Vec<(Candidate, Option<Arc<Reason>>)> {
+        let mut last: Option<Arc<Reason>> = None;
+        let reason = |candidate: &Candidate| {
+            let reason = self.reason(&candidate.1).map(|reason| {
+                // Most of them are refused for the same reason.
+                let mut equal = common.into_iter().chain(&last).filter(|other| ***other == reason);
+                let reason = equal.next().map_or_else(|| Arc::new(reason), Arc::clone);
+                last = Some(Arc::clone(&reason));
+                reason
+            });
+            (candidate.clone(), reason)
+        };
+        candidates.map(reason).collect()
+    }
 }
 
 /// Returns what forbids the node's start: a condition for all nodes, or a limit. If a node's start

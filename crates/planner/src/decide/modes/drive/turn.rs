@@ -68,8 +68,6 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
         record: &'t UpgradeRecord,
         left: Option<Arc<Reason>>,
     ) -> Self {
-        // It reads the node's pods and the history of their evictions.
-        draft.effects.depends_on_others = true;
         Self { draft, driven, record, left, actions: Vec::new() }
     }
 
@@ -174,6 +172,7 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
         let policy = &draft.settings().upgrade.policy;
         let next = after_jobs(policy);
         let Some(wait) = &policy.wait_for_completion else { return StateResult::To(next) };
+        draft.effects.depends_on_others = true;
         let jobs = clear::jobs_on(draft.fleet.observed, node);
         let limit = wait.timeout_seconds;
         if jobs.is_empty() || limit > 0 && draft.alarm.passed(record.since, limit) {
@@ -362,7 +361,7 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
 pub(super) fn keeps_focus(draft: &mut NodeDraft<'_>) {
     let workloads = &draft.fleet.observed.workloads;
     let name = &draft.node.name;
-    draft.effects.focus |= workloads.pods.contains_key(name) || workloads.listing.contains(name);
+    draft.keeps_focus |= workloads.pods.contains_key(name) || workloads.listing.contains(name);
 }
 
 /// Handles a node on which no driver DaemonSet needs a pod: there may be nothing left to upgrade.
