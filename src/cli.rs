@@ -93,8 +93,8 @@ enum CliCommand {
     /// The upgrade runs in a model of a cluster, in virtual time, with the recipe's limits and time
     /// budget. Drivers take time to start, evicted pods are recreated on other nodes, and watch
     /// caches lag behind the API server. In mode `drive`, the hook's own engine upgrades the nodes.
-    /// In `observe`, `assist` and `steer`, a model of NVIDIA's controller upgrades them, for up to
-    /// 1,000 nodes; in `assist` and `steer`, the hook's engine wakes or steers it.
+    /// In `observe`, `assist` and `steer`, a model of NVIDIA's controller upgrades them; in `assist`
+    /// and `steer`, the hook's engine wakes or steers it.
     ///
     /// The same seed gives the same result on every machine. The random times of each node come
     /// from the seed and the node's name, so that you can compare policies on identical nodes.
@@ -180,12 +180,13 @@ enum CliCommand {
     /// covers them. A running hook Job continues. If the Job ended during the pause, deploy the
     /// bundle again.
     Resume(pause::ResumeArguments),
-    /// Stop a rollout and remove its cordons, labels, annotations and Lease
+    /// Stop all rollouts and remove their cordons, labels, annotations and Lease
     ///
-    /// Use it when a rollout must not continue, or to remove what a hook left behind. `abort` ends
+    /// Use it when no rollout must continue, or to remove what a hook left behind. `abort` ends
     /// the hook Jobs first, and then removes what gpu-rollout has written to nodes, holds included.
-    /// Foreign cordons stay, and so do the labels of `gpu-rollout skip`. Pauses of users stay too,
-    /// by `gpu-rollout pause` or by annotation: nodes that they cover keep or get a hold.
+    /// Foreign cordons stay, and so do the labels of `gpu-rollout skip`. Users' pauses stay too,
+    /// whether they come from `gpu-rollout pause` or from the annotation: in all modes but `drive`,
+    /// the nodes that they cover keep their hold or get one.
     ///
     /// Without --stay-paused, upgrades can go on: a deployer that retries starts the hook again,
     /// and in all modes but `drive`, NVIDIA's controller upgrades the nodes that still have an old

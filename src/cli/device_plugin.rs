@@ -48,7 +48,8 @@ struct DevicePluginCheckArguments {
     /// Environment variable of the plugin, in addition to those of the chart; repeatable
     #[arg(long = "env", value_name = "NAME=VALUE", value_parser = variable)]
     variables: Vec<(String, String)>,
-    /// Name of the configuration for nodes without a label (ConfigMaps only)
+    /// Name of the configuration for nodes without the label nvidia.com/device-plugin.config
+    /// (ConfigMaps only)
     #[arg(long, value_name = "NAME")]
     default: Option<String>,
     /// Output format

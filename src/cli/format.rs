@@ -21,7 +21,7 @@ pub enum ListingFormat {
     /// For people, wrapped to the width of the terminal.
     #[default]
     Text,
-    /// For people, without wrapping, and with every node in commands that list nodes.
+    /// For people, without wrapping. `status` and `plan` then list every node.
     Wide,
     /// One JSON document.
     Json,

@@ -263,7 +263,7 @@ impl PreflightCheck {
             Self::ManagerEviction => (
                 "manager-eviction",
                 AlwaysBlocks,
-                "In mode `drive`, the driver manager is set to evict pods or drain nodes: it would bypass the policy, and would uncordon nodes with a foreign cordon.",
+                "In mode `drive` of the GPU driver, the driver manager is set to evict pods or drain nodes: it would bypass the policy, and would uncordon nodes with a foreign cordon.",
                 "set ENABLE_GPU_POD_EVICTION and ENABLE_AUTO_DRAIN to \"false\" in driver.manager.env",
             ),
             Self::NoReadyNodes => (
@@ -311,7 +311,7 @@ impl PreflightCheck {
             Self::ModeChange => (
                 "mode-change",
                 Warns,
-                "A change into or out of mode `drive` changes the environment of the driver manager, and so the template of the driver DaemonSets: every driver pod is replaced once.",
+                "A change into or out of mode `drive` of the GPU driver changes the environment of the driver manager, and so the template of the driver DaemonSets: every driver pod is replaced once.",
                 "change the mode together with the driver version",
             ),
             Self::ForeignControllers => (

@@ -99,8 +99,16 @@ impl HoldStatus {
             Some(ReleaseDeployer::ArgoCd { .. }) => ("", Some("argocd app list")),
             Some(ReleaseDeployer::Helm) => (" (in a terminal or CI job)", None),
         };
+        let deploy = match deployer {
+            Some(ReleaseDeployer::Flux { namespace, .. }) => format!(
+                "deploy it again (flux reconcile helmrelease RELEASE -n {namespace} --force): the releases that depend on it follow"
+            ),
+            Some(ReleaseDeployer::ArgoCd { .. } | ReleaseDeployer::Helm) | None => {
+                "deploy the whole bundle again".to_owned()
+            }
+        };
         let remedy = Remedy::words(format!(
-            "find out whether the deployment is still running{place}: if it is, wait: its last hook releases the nodes; if not, repair the release that failed, and deploy the whole bundle again; only if you will not deploy it, run gpu-rollout abort, which releases the nodes with the driver that they have: NVIDIA's controller may then upgrade them",
+            "find out whether the deployment is still running{place}: if it is, wait: its last hook releases the nodes; if not, repair the release that failed, and {deploy}; only if you will not deploy it, run gpu-rollout abort, which releases the nodes with the driver that they have: NVIDIA's controller may then upgrade them",
         ));
         match command {
             Some(command) => remedy.inspect(command),

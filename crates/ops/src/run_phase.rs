@@ -29,8 +29,11 @@ pub enum RunPhase {
     Ended,
     /// A user ended the run with `gpu-rollout abort`.
     Aborted,
-    /// The Job ended, or was deleted, without a verdict.
+    /// The Job ended without a verdict.
     Lost,
+    /// The Job was deleted before the run had a verdict. A deployer that waited for the Job may
+    /// count that as a success.
+    JobDeleted,
 }
 
 impl RunPhase {
@@ -54,6 +57,7 @@ impl RunPhase {
                     Self::Ended
                 }
                 _ if is_aborted(job, record) => Self::Aborted,
+                (None, Some(_)) => Self::JobDeleted,
                 _ => Self::Lost,
             };
         };
@@ -78,7 +82,7 @@ impl RunPhase {
     pub fn has_job(self) -> bool {
         match self {
             Self::Starting | Self::Running | Self::WaitsForLease | Self::BetweenPods => true,
-            Self::Never | Self::Ended | Self::Aborted | Self::Lost => false,
+            Self::Never | Self::Ended | Self::Aborted | Self::Lost | Self::JobDeleted => false,
         }
     }
 }
@@ -281,7 +285,7 @@ mod tests {
                 None,
                 RunPhase::Ended,
             ),
-            ("the Job was deleted", None, Some(run("job-1", None)), None, RunPhase::Lost),
+            ("the Job was deleted", None, Some(run("job-1", None)), None, RunPhase::JobDeleted),
         ] {
             let record = StoredRecord { run, ..StoredRecord::default() };
             assert_eq!(RunPhase::new(job.as_ref(), &record, holder.as_ref(), NOW), phase, "{case}");

@@ -43,8 +43,9 @@ pub struct Recipe {
     pub kind: String,
     /// The recipe's name and description.
     pub metadata: RecipeMetadata,
-    /// The recipes that this one extends, in order: names from the library, or paths relative to
-    /// this file. Files must be below the directory of the recipe on the command line, or below a
+    /// The recipes that this one extends: names from the library, or paths relative to this file.
+    /// This recipe overrides them. If two of them differ in a value, and neither extends the other,
+    /// this recipe must set the value. Files must be below the directory of the recipe on the command line, or below a
     /// directory of `--allow-extends`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("items" = {"type": "string", "x-grammar": "reference"}))]

@@ -44,7 +44,7 @@ impl ControllerWait {
             Self::Blocked { error } => (
                 "Blocked",
                 !error.has_surplus(),
-                "find out why the pods of the DaemonSet do not match its nodes: on a node that is NotReady or whose taint the DaemonSet does not tolerate, a pod too many stays; repair the node, or delete the pod (with --force if the node is gone)",
+                "find out why the pods of the DaemonSet do not match its nodes: an extra pod can remain on a node that is NotReady, or that has a taint that the DaemonSet does not tolerate: repair that node, or delete that pod (with --force if the node is gone); if a pod has no node, delete the pod",
             ),
             Self::PassEnds { .. } => (
                 "PassEnds",

@@ -212,13 +212,13 @@ fn holder_words(holder: &SlotHolder) -> Vec<&'static str> {
     }
 }
 
-/// `; next: gpu-1, gpu-2`
+/// `; upgraded next: gpu-1, gpu-2`
 struct NextNodes<'a>(&'a [String]);
 
 impl fmt::Display for NextNodes<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, node) in self.0.iter().take(NAMED).enumerate() {
-            write!(out, "{}{node}", if at == 0 { "; next: " } else { ", " })?;
+            write!(out, "{}{node}", if at == 0 { "; upgraded next: " } else { ", " })?;
         }
         others(out, self.0.len())
     }

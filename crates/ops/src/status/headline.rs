@@ -63,15 +63,7 @@ impl RolloutStatus {
         if let Some(first) = urgent.first() {
             let is_aborted = self.run.as_ref().is_some_and(|run| run.phase == RunPhase::Aborted)
                 && urgent.iter().all(|advice| advice.reason == NOT_RUNNING);
-            let retry = self.retry_after_end();
-            let standstill = match retry {
-                Some(retry) if is_aborted => {
-                    format!("{retry}; to prevent that, run gpu-rollout pause")
-                }
-                Some(retry) => retry.to_owned(),
-                None => "the rollout stands still".to_owned(),
-            };
-            let safe = format!("no affected node is out of service; {standstill}");
+            let safe = format!("no affected node is out of service{}", self.standstill(is_aborted));
             let wait = Some(self.harm_of_waiting(&safe));
             let (attention, text) = if is_aborted {
                 (Attention::Aborted, self.aborted_text())
@@ -111,7 +103,8 @@ impl RolloutStatus {
                 .at
                 .filter(|_| self.fleet_wait_verdict.is_some())
                 .and_then(|at| at.checked_add(longest).ok());
-            let then = "then the run fails, and you must deploy the bundle again";
+            let deployed = self.automatic_retry.unwrap_or("you must deploy the bundle again");
+            let then = format!("then the run fails, and {deployed}");
             let wait = Some(match fails_at {
                 Some(at) => WaitAnswer::SafeFor(format!(
                     "only for {}: {then}",
@@ -195,10 +188,24 @@ impl RolloutStatus {
             (RunPhase::Ended, Some(verdict)) if verdict != ExitCode::Success.name() => {
                 Some(format!("the last run failed ({verdict}): {}", self.next_deployment()))
             }
-            (RunPhase::Lost, _) => {
+            (RunPhase::Lost | RunPhase::JobDeleted, _) => {
                 Some(format!("the last run ended without a result: {}", self.next_deployment()))
             }
             _ => None,
+        }
+    }
+
+    /// Says whether the rollout continues if the user does not act: the end of the text of a safe
+    /// wait.
+    fn standstill(&self, is_aborted: bool) -> String {
+        match (self.retry_after_end(), self.run.as_ref().map(|run| run.phase)) {
+            (Some(retry), _) if is_aborted => format!(
+                ", but {retry}, and the rollout then continues; to prevent that, run gpu-rollout pause: a hook that starts during a pause starts no upgrade"
+            ),
+            (Some(retry), _) => format!("; {retry}"),
+            (None, Some(RunPhase::Never)) => "; if the deployment is still running, the rollout continues by itself, otherwise it stands still".to_owned(),
+            (None, Some(RunPhase::JobDeleted)) => "; the rollout stands still, because a deployer may count the deletion of the Job as a success".to_owned(),
+            (None, _) => "; the rollout stands still".to_owned(),
         }
     }
 
@@ -220,7 +227,8 @@ impl RolloutStatus {
             | RunPhase::Starting
             | RunPhase::Running
             | RunPhase::WaitsForLease
-            | RunPhase::BetweenPods => false,
+            | RunPhase::BetweenPods
+            | RunPhase::JobDeleted => false,
         };
         let unknown = "a deployer that retries starts the rollout again";
         if !has_failed || !self.pauses.is_empty() {

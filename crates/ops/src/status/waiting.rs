@@ -334,7 +334,8 @@ fn absence(phase: RunPhase) -> Option<&'static str> {
         | RunPhase::Never
         | RunPhase::Ended
         | RunPhase::Aborted
-        | RunPhase::Lost => None,
+        | RunPhase::Lost
+        | RunPhase::JobDeleted => None,
     }
 }
 

@@ -45,10 +45,13 @@ impl Reason {
                 "scale the operator's Deployment up again: until then, no operator acts on the spec; find out who scaled it to 0"
             }
             Self::OperatorNotReady { .. } => {
-                "check the Deployment and its pods: it may be scaled to 0, or its pods may be unable to start"
+                "check the Deployment and its pods: new pods may be unable to start, or old pods may not end"
             }
             Self::OperatorNotLeading { silent: true, .. } => {
                 "wait; if this lasts, the operator's pod hangs: delete it, and its Deployment starts another one"
+            }
+            Self::OperatorNotLeading { holder: None, .. } => {
+                "wait: the newest pod takes the operator's Lease; if it does not, check the operator's log and lease/53822513.nvidia.com"
             }
             Self::OperatorNotLeading { .. } => {
                 "wait: the newest pod becomes the leader when the operator's Lease, which the old pod still holds, expires (15 s with Helm, 65 s with OLM); if it does not, check the operator's log and lease/53822513.nvidia.com"
@@ -62,7 +65,7 @@ impl Reason {
                 "deploy the operator's release with the values of its hook release (driver.nvidiaDriverCRD); if your deployer does not order releases, wait: it installs the operator's release later"
             }
             Self::PolicyMissing { .. } => {
-                "to create it with the operator's chart, set clusterPolicy.deployCR; if it has another name, set rollout.clusterPolicy; clusters with a GPUCluster instead of a ClusterPolicy are not supported"
+                "deploy the operator's release again: its chart creates the ClusterPolicy (from v26.7 on, unless clusterPolicy.deployCR is false); if it has another name, set rollout.clusterPolicy; clusters with a GPUCluster instead of a ClusterPolicy are not supported"
             }
             Self::NvidiaDriverMissing => {
                 "create an NVIDIADriver, or set driver.nvidiaDriverCRD.enabled to false"
@@ -114,7 +117,7 @@ impl Reason {
                 "the label nvidia.com/gpu-operator.driver.owner decides which NVIDIADriver governs the node; to leave the node where it is, change its other labels back, so that only the NVIDIADriver in this label selects it; to move the node, cordon and drain it, then set this label to the NVIDIADriver that selects the node: this replaces the driver pod at once"
             }
             Self::NodeNotReady { .. } => {
-                "repair the node, or raise rollout.tolerateNotReady, the number of NotReady nodes that the run accepts; only if the machine will not come back, delete the node (kubectl delete node)"
+                "repair the node, or raise tolerateNotReady, the number of NotReady nodes that the run accepts (in a recipe, under rollout.gpuDriver or rollout.ofedDriver; in the hook chart, under rollout); only if the machine will not come back, delete the node (kubectl delete node)"
             }
             Self::DriverPodMissing => {
                 "find out why the DaemonSet controller creates no pod: the events of the DaemonSet say why"
@@ -155,7 +158,7 @@ impl Reason {
                 "repair or remove the node that stalls the rolling update, or raise daemonsets.rollingUpdate.maxUnavailable"
             }
             Self::OperandOutdated { awaited: Some(_), .. } => {
-                "repair or remove the node that stalls the rolling update, raise daemonsets.rollingUpdate.maxUnavailable, or raise rollout.tolerateNotReady, the number of NotReady nodes that the run accepts"
+                "repair or remove the node that stalls the rolling update, raise daemonsets.rollingUpdate.maxUnavailable, or raise tolerateNotReady, the number of NotReady nodes that the run accepts (in a recipe, under rollout.gpuDriver or rollout.ofedDriver; in the hook chart, under rollout)"
             }
             Self::ToolkitOutdated { .. }
             | Self::OperandOutdated { .. }
@@ -261,7 +264,7 @@ impl UpgradeReason {
                 "fix the cause of the failures, run gpu-rollout retry for the failed nodes, then deploy again; the limit is policy.failureBudget"
             }
             Self::NoTime { held: None, .. } => {
-                "when this run has ended, deploy again: the next run continues; to give it more time, raise the driver's perNode in the recipe"
+                "when this run has ended, deploy again: the next run continues; to give it more time, raise the driver's perNode in the recipe (without a recipe: rollout.budgetSeconds of the hook chart)"
             }
             Self::NoTime { held: Some(_), .. } => {
                 "make the named nodes available again, or raise the limit (policy.maxUnavailable or policy.topology.maxUnavailable); then deploy again"
@@ -276,7 +279,7 @@ impl UpgradeReason {
                 "wait: the hook continues when the maintenance-operator releases the node"
             }
             Self::OtherDriver { ours: true, .. } => {
-                "another hook release of gpu-rollout left this state: deploy that release again to finish the node, or end its rollout with gpu-rollout abort; then deploy this release again"
+                "another hook release of gpu-rollout left this state: deploy that release again to finish the node, and then this one; only if you will not, run gpu-rollout abort, which ends all rollouts, and uncordons the node even if its driver does not work"
             }
             Self::OtherDriver { .. } => {
                 "wait: the upgrade starts when the node's other driver is done"
@@ -290,7 +293,7 @@ impl UpgradeReason {
                 "wait: the upgrade continues when the pods of another node have left; policy.maxParallelUpgrades sets how many nodes are upgraded at the same time"
             }
             Self::Evicting { .. } => {
-                "wait: the pods have their grace periods; if they stay, find out what keeps them: PodDisruptionBudgets or finalizers; if podDeletion fails, the hook drains the node if the policy has a drain; otherwise, the attempt fails"
+                "wait: the pods have their grace periods; if they stay, find out what keeps them: PodDisruptionBudgets or finalizers; if podDeletion fails and the policy has a drain, the hook drains the node; if it has none, the attempt fails"
             }
             Self::DriverEnding { .. } => {
                 "wait; if the pod does not end, find out what keeps it: its grace period, its finalizers or the kubelet of the node"

@@ -252,7 +252,7 @@ impl fmt::Display for UpgradeReason {
             Self::Validating { trouble, until: at } => {
                 write!(
                     out,
-                    "the driver is ready, but its validator is not: {trouble}; if this lasts until {at:.0}, the attempt fails, or the run is out of time"
+                    "the driver is ready, but its validator is not: {trouble}; if this lasts until {at:.0}, the attempt fails or, if the time budget ends first, the run"
                 )
             }
             Self::Retry { message, attempts, limit, at } => {

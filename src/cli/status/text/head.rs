@@ -97,8 +97,9 @@ fn run_text(run: &RunStatus, is_paused: bool, now: Timestamp) -> String {
                 .to_owned()
         }
         (RunPhase::Lost, _) => {
-            "ended without a result: its Job was deleted, or all its pods failed".to_owned()
+            "ended without a result: its Job reached its deadline, or all its pods failed".to_owned()
         }
+        (RunPhase::JobDeleted, _) => "ended without a result: its Job was deleted".to_owned(),
     }
 }
 
@@ -121,8 +122,10 @@ fn time_limit(run: &RunStatus, status: &RolloutStatus) -> Option<String> {
     } else {
         ""
     };
+    let retry = status.automatic_retry.map(|retry| format!("{retry}; to continue at once"));
+    let deployed = retry.as_deref().unwrap_or("To continue");
     Some(format!(
-        "time limit: in {} ({deadline:.0}){earlier}. If nodes are not done by then, the run fails ({}, exit code {}). {then}. To continue, deploy the bundle again",
+        "time limit: in {} ({deadline:.0}){earlier}. If nodes are not done by then, the run fails ({}, exit code {}). {then}. {deployed}, deploy the bundle again",
         format_remaining(deadline, status.at),
         code.name(),
         code.number()

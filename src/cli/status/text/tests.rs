@@ -83,7 +83,7 @@ fn status(phase: RunPhase, first: NodeRow) -> RolloutStatus {
         driver: "gpu",
         release: Some("gpu-operator/gpu-operator-post".to_owned()),
         deploy_again: Some(
-            "flux reconcile helmrelease gpu-operator-post -n gpu-operator --force".to_owned(),
+            "flux reconcile helmrelease gpu-operator-post -n flux-system --force".to_owned(),
         ),
         automatic_retry: Some("Flux tries again within 10 minutes"),
         mode: "drive",
@@ -141,7 +141,7 @@ fn fleet_waits(since: Option<i64>) -> RolloutStatus {
     let mut waiting = waits("OperatorNotReady", "deployment/gpu-operator is not available", since);
     waiting.whole_fleet = true;
     waiting.remedy = Remedy::words(
-        "check the Deployment and its pods: it may be scaled to 0, or its pods may be unable to start",
+        "check the Deployment and its pods: new pods may be unable to start, or old pods may not end",
     )
     .inspect("kubectl describe deployment -n gpu-operator gpu-operator")
     .inspect("kubectl get pods -n gpu-operator");
@@ -163,7 +163,7 @@ fn held() -> RolloutStatus {
     };
     let text = format!("{}; no hook Job is running", held.text());
     let deployer = ReleaseDeployer::Flux {
-        namespace: "gpu-operator".to_owned(),
+        namespace: "flux-system".to_owned(),
         name: "gpu-operator-post".to_owned(),
     };
     let mut waiting = needs("NotRunning", &text, HoldStatus::remedy(Some(&deployer)));
@@ -185,8 +185,8 @@ fn cut_short(phase: RunPhase) -> RolloutStatus {
     no_eta(&mut status, "no-hook-running", "no hook is running");
     if phase == RunPhase::Aborted {
         status.requests =
-            vec![request(RequestCommand::Skip, 100), request(RequestCommand::Abort, 700)];
-        status.requests[0].nodes = vec!["gpu-9".to_owned()];
+            vec![request(RequestCommand::Retry, 100), request(RequestCommand::Abort, 700)];
+        status.requests[0].nodes = vec!["gpu-0".to_owned()];
         let waiting = status.nodes[0].waiting.as_mut().expect("it waits");
         waiting.remedy.text = format!("ask ada (abort), and then {}", waiting.remedy.text);
     }
@@ -333,6 +333,7 @@ fn headline_names_the_attention_of_each_situation() {
         (only_paused(), Attention::Paused),
         (slot_kept_by_failure(), Attention::ActionNeeded),
         (cut_short(RunPhase::Lost), Attention::ActionNeeded),
+        (cut_short(RunPhase::JobDeleted), Attention::ActionNeeded),
         (cut_short(RunPhase::Aborted), Attention::Aborted),
         (ended(), Attention::Done),
     ];
@@ -351,7 +352,8 @@ fn status_text_is_as_reviewed() {
         ("the whole fleet waits, since when is unknown", fleet_waits(None)),
         ("a hook holds a node, and none is running", held()),
         ("aborted", cut_short(RunPhase::Aborted)),
-        ("the Job was deleted", cut_short(RunPhase::Lost)),
+        ("all pods of the Job failed", cut_short(RunPhase::Lost)),
+        ("the Job was deleted", cut_short(RunPhase::JobDeleted)),
         ("the run has ended", ended()),
         ("a driver keeps failing, and a pause holds the others", failing_and_paused()),
         ("a pause holds a node", only_paused()),

@@ -484,7 +484,7 @@ fn operator(moment: &Moment<'_>) -> Vec<String> {
 fn report(moment: &Moment<'_>) -> Vec<String> {
     let Some(run) = &moment.report.run else { return Vec::new() };
     let mut lies = Vec::new();
-    if matches!(run.phase, RunPhase::Aborted | RunPhase::Lost)
+    if matches!(run.phase, RunPhase::Aborted | RunPhase::Lost | RunPhase::JobDeleted)
         && !matches!(moment.hook, HookState::Ended)
     {
         lies.push("report: the run is reported as aborted".to_owned());

@@ -147,7 +147,7 @@ fn the_traces_are_explained() {
             420.0,
             "gpu-002",
             true,
-            "other nodes get the free slots first (maxParallelUpgrades is 1, 0 in use); next: gpu-003",
+            "other nodes get the free slots first (maxParallelUpgrades is 1, 0 in use); upgraded next: gpu-003",
         ),
         (
             "16-rollback-mid-roll",
