@@ -188,7 +188,13 @@ pub(super) fn go_string(text: &str) -> String {
 
 /// Escapes a text so that a Go template prints it unchanged.
 pub(super) fn evaluated(text: &str) -> String {
-    text.replace(OPEN.0, OPEN.1)
+    // CRDs are large, rarely contain a brace, and a search for one character is quick.
+    let has_open = |(at, _): (usize, &str)| text[at..].starts_with(OPEN.0);
+    if text.match_indices('{').any(has_open) {
+        text.replace(OPEN.0, OPEN.1)
+    } else {
+        text.to_owned()
+    }
 }
 
 /// Escapes text for a paragraph or a table cell: characters with a meaning in Markdown get a

@@ -20,28 +20,28 @@ pub(super) const KEEP: [(&str, &str); 4] = [
 /// # Errors
 /// How the text differs from a generated CRD, as a sentence.
 pub(super) fn read(text: &str) -> Result<Vec<ReleasedCrd>, String> {
-    let mut crds = Vec::new();
-    for document in documents(text) {
-        if document
-            .lines()
-            .any(|line| !line.trim().is_empty() && !line.trim_start().starts_with('#'))
-        {
-            crds.push(crd(&document)?);
-        }
-    }
+    let has_content =
+        |line: &str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
+    let crds: Vec<ReleasedCrd> = documents(text)
+        .into_iter()
+        .filter(|document| document.lines().any(has_content))
+        .map(crd)
+        .collect::<Result<_, String>>()?;
     if crds.is_empty() { Err("contains no CRD".to_owned()) } else { Ok(crds) }
 }
 
-fn documents(text: &str) -> Vec<String> {
-    let mut documents = vec![String::new()];
-    for line in text.lines() {
-        if line.trim_end() == "---" {
-            documents.push(String::new());
-        } else if let Some(document) = documents.last_mut() {
-            document.push_str(line);
-            document.push('\n');
+fn documents(text: &str) -> Vec<&str> {
+    let mut documents = Vec::new();
+    let (mut start, mut at) = (0, 0);
+    for line in text.split_inclusive('\n') {
+        let end = at + line.len();
+        if line.starts_with("---") && line.trim_end() == "---" {
+            documents.push(&text[start..at]);
+            start = end;
         }
+        at = end;
     }
+    documents.push(&text[start..]);
     documents
 }
 
@@ -54,16 +54,21 @@ fn crd(document: &str) -> Result<ReleasedCrd, String> {
         KEEP.iter().flat_map(|(key, value)| ["    ", *key, ": ", *value, "\n"]).collect();
     let mut text = String::with_capacity(document.len() + keep.len() + 32);
     let (mut name, mut in_metadata, mut kept) = (None, false, false);
-    for line in document.lines() {
+    let mut at = 0;
+    for line in document.split_inclusive('\n') {
         if top_level(line) {
-            if in_metadata && !kept {
-                text.extend(["  annotations:\n", keep.as_str()]);
-                kept = true;
+            if in_metadata {
+                if !kept {
+                    text.extend(["  annotations:\n", keep.as_str()]);
+                    kept = true;
+                }
+                // The rest is the vendor's.
+                break;
             }
             in_metadata = line.trim_end() == "metadata:";
         }
+        at += line.len();
         text.push_str(line);
-        text.push('\n');
         if in_metadata && line.trim_end() == "  annotations:" {
             text.push_str(&keep);
             kept = true;
@@ -74,6 +79,10 @@ fn crd(document: &str) -> Result<ReleasedCrd, String> {
         if in_metadata && KEEP.iter().any(|(key, _)| line.contains(key)) {
             return Err("already has an annotation that keeps it".to_owned());
         }
+    }
+    text.push_str(&document[at..]);
+    if !text.ends_with('\n') {
+        text.push('\n');
     }
     match name {
         Some(name) if kept => Ok(ReleasedCrd { name, text }),
