@@ -103,19 +103,15 @@ impl RolloutStatus {
                 .at
                 .filter(|_| self.fleet_wait_verdict.is_some())
                 .and_then(|at| at.checked_add(longest).ok());
-            let deployed = self.automatic_retry.unwrap_or("you must deploy the bundle again");
-            let then = format!("then the run fails, and {deployed}");
-            let wait = Some(match fails_at {
-                Some(at) => WaitAnswer::SafeFor(format!(
-                    "only for {}: {then}",
-                    format_remaining(at, self.at)
-                )),
-                None if self.fleet_wait_verdict.is_some() => WaitAnswer::SafeFor(format!(
-                    "unknown, at most {} (it is not recorded since when the fleet waits): {then}",
-                    format_duration(longest)
-                )),
+            let wait = match fails_at {
+                Some(at) => self.wait_until_failure(&format_remaining(at, self.at), ""),
+                None if self.fleet_wait_verdict.is_some() => self.wait_until_failure(
+                    &format!("at most {}", format_duration(longest)),
+                    " (it is not recorded since when the fleet waits)",
+                ),
                 None => WaitAnswer::Safe(limit),
-            });
+            };
+            let wait = Some(wait);
             return Headline { attention: Attention::Waiting, text, wait };
         }
         let late = self.totals.no_eta.as_ref().is_some_and(|no_eta| no_eta.reason == "node-late");
@@ -195,6 +191,18 @@ impl RolloutStatus {
         }
     }
 
+    /// Returns whether waiting does no harm while the whole fleet waits. `remaining`: until the run
+    /// fails; `note`: what is not known about it.
+    fn wait_until_failure(&self, remaining: &str, note: &str) -> WaitAnswer {
+        match self.automatic_retry {
+            // The next run releases nodes as this one does.
+            Some(retry) => WaitAnswer::Safe(format!("in {remaining}{note}, the run fails, and {retry}")),
+            None => WaitAnswer::SafeFor(format!(
+                "only for {remaining}{note}: then the run fails, and you must deploy the bundle again"
+            )),
+        }
+    }
+
     /// Says whether the rollout continues if the user does not act: the end of the text of a safe
     /// wait.
     fn standstill(&self, is_aborted: bool) -> String {
@@ -203,7 +211,11 @@ impl RolloutStatus {
                 ", but {retry}, and the rollout then continues; to prevent that, run gpu-rollout pause: a hook that starts during a pause starts no upgrade"
             ),
             (Some(retry), _) => format!("; {retry}"),
-            (None, Some(RunPhase::Never)) => "; if the deployment is still running, the rollout continues by itself, otherwise it stands still".to_owned(),
+            (None, Some(RunPhase::Never)) => format!(
+                "; if the deployment is still running, the rollout continues by itself, otherwise {}",
+                self.automatic_retry.unwrap_or("it stands still")
+            ),
+            (None, Some(phase)) if phase.has_job() => "; the run continues with the other nodes".to_owned(),
             (None, Some(RunPhase::JobDeleted)) => "; the rollout stands still, because a deployer may count the deletion of the Job as a success".to_owned(),
             (None, _) => "; the rollout stands still".to_owned(),
         }

@@ -4,13 +4,14 @@ use jiff::{SignedDuration, Timestamp};
 
 use contract::exit::ExitCode;
 use contract::settings::{Reroll, Settings};
-use contract::user_request::RequestCommand;
+use contract::user_request::{RequestCommand, UserRequest};
 use nvidia_upgrade::explain::ControllerWait;
 use observed::ObservedNode;
 use planner::progress::NodeProgress;
 use planner::reason::upgrade::UpgradeReason;
 use planner::reason::{Reason, Wait};
 
+use super::super::deploy_again::automatic_retry;
 use super::super::hold_status::{HoldStatus, is_attended};
 use super::super::observe::RolloutSnapshot;
 use super::super::obstacle::{PodObstacle, obstacles};
@@ -129,15 +130,34 @@ pub(super) fn needs_hook_for_plugin(snapshot: &RolloutSnapshot, reason: &Reason)
         && snapshot.target.settings.dra.reroll == Reroll::Auto
 }
 
-/// Says whom to ask before a rollout that a user aborted is deployed again.
-fn after_abort(snapshot: &RolloutSnapshot) -> String {
+/// Returns what to do if no hook Job is running. After an abort, it says whom to ask first; a
+/// deployer that retries must not decide that.
+fn deploy_again(snapshot: &RolloutSnapshot) -> Remedy {
+    let again = "deploy the bundle again: the rollout continues where it stopped";
     let requests = snapshot.record.requests.iter().rev();
     let mut aborts = requests.filter(|request| request.command == RequestCommand::Abort);
-    match aborts.next() {
-        Some(abort) if snapshot.phase() == RunPhase::Aborted => {
-            format!("ask {} (abort), and then ", abort.by)
+    let phase = snapshot.phase();
+    let abort = aborts.next().filter(|_| phase == RunPhase::Aborted);
+    if let Some(UserRequest { by, .. }) = abort {
+        let retries = snapshot.target.deployer.as_ref().and_then(automatic_retry).is_some();
+        let is_paused = !snapshot.observed.pauses.is_empty();
+        return Remedy::words(match (is_paused, retries) {
+            (true, _) => format!(
+                "ask {by} (abort); if the rollout may continue, run gpu-rollout resume, and {again}"
+            ),
+            (false, true) => format!(
+                "run gpu-rollout pause, and ask {by} (abort); if the rollout may continue, run gpu-rollout resume, and {again}"
+            ),
+            (false, false) => format!("ask {by} (abort), and then {again}"),
+        });
+    }
+    let job = snapshot.target.release.as_deref().and_then(|release| release.split_once('/'));
+    match job {
+        Some((namespace, name)) if phase == RunPhase::Lost => {
+            Remedy::words(format!("find out why the Job ended, and {again}"))
+                .inspect(format!("kubectl describe job -n {namespace} {name}"))
         }
-        _ => String::new(),
+        _ => Remedy::words(again),
     }
 }
 
@@ -178,10 +198,7 @@ impl BlockingCondition {
                 last(snapshot),
                 self.text
             );
-            self.remedy = Remedy::words(format!(
-                "{}deploy the bundle again: the rollout continues where it stopped",
-                after_abort(snapshot)
-            ));
+            self.remedy = deploy_again(snapshot);
         }
     }
 

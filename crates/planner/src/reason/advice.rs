@@ -243,7 +243,7 @@ impl UpgradeReason {
     fn advice(&self) -> &'static str {
         match self {
             Self::Paused { .. } => {
-                "resume when the pause is no longer needed: gpu-rollout resume shows who paused what, and asks for confirmation; if there are several pauses, choose with --by, --selector or --all"
+                "ask the user who paused whether the pause is still needed; if it is not: gpu-rollout resume shows who paused what, and asks for confirmation; if there are several pauses, choose with --by, --selector or --all"
             }
             Self::Refused(StartRefusal::Paused { .. }) => {
                 "raise the limit and deploy again; gpu-rollout resume has no effect here"

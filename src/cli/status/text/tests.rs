@@ -180,6 +180,12 @@ fn held() -> RolloutStatus {
 
 fn cut_short(phase: RunPhase) -> RolloutStatus {
     let remedy = Remedy::words("deploy the bundle again: the rollout continues where it stopped");
+    let remedy = if phase == RunPhase::Lost {
+        Remedy::words(format!("find out why the Job ended, and {}", remedy.text))
+            .inspect("kubectl describe job -n gpu-operator gpu-operator-post")
+    } else {
+        remedy
+    };
     let waiting = needs("NotRunning", "no hook Job is running", remedy);
     let mut status = status(phase, row("gpu-0", NodeStage::Pending, Some(waiting)));
     no_eta(&mut status, "no-hook-running", "no hook is running");
@@ -188,7 +194,10 @@ fn cut_short(phase: RunPhase) -> RolloutStatus {
             vec![request(RequestCommand::Retry, 100), request(RequestCommand::Abort, 700)];
         status.requests[0].nodes = vec!["gpu-0".to_owned()];
         let waiting = status.nodes[0].waiting.as_mut().expect("it waits");
-        waiting.remedy.text = format!("ask ada (abort), and then {}", waiting.remedy.text);
+        waiting.remedy.text = format!(
+            "run gpu-rollout pause, and ask ada (abort); if the rollout may continue, run gpu-rollout resume, and {}",
+            waiting.remedy.text
+        );
     }
     status
 }
@@ -238,7 +247,7 @@ fn pause(by: &str, selector: Option<&str>) -> PauseStatus {
 }
 
 fn paused_remedy() -> Remedy {
-    Remedy::words("resume when the pause is no longer needed: gpu-rollout resume shows who paused what, and asks for confirmation").run("gpu-rollout resume")
+    Remedy::words("ask the user who paused whether the pause is still needed; if it is not: gpu-rollout resume shows who paused what, and asks for confirmation").run("gpu-rollout resume")
 }
 
 fn only_paused() -> RolloutStatus {
