@@ -176,6 +176,9 @@ pub struct ComponentVersion {
     /// with a hint.
     #[serde(default)]
     pub obsolete_keys: BTreeMap<String, String>,
+    /// Strings that the templates write into an object without quotes.
+    #[serde(default)]
+    pub unquoted_values: Vec<UnquotedValue>,
     /// CRD files that the component owns, relative to the version's folder;
     /// [`CatalogComponent::crds`] reads them.
     #[serde(default)]
@@ -222,6 +225,17 @@ impl ComponentVersion {
     pub fn fixed_values(&self) -> impl Iterator<Item = (&String, &serde_json::Value)> {
         self.bundle_values.iter().chain(&self.kept_names)
     }
+}
+
+/// A string that the templates write into an object without quotes, so that YAML reads some strings
+/// as something else.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct UnquotedValue {
+    /// Its dotted path in the values.
+    pub path: String,
+    /// The values with which the string reaches the operator, by dotted path.
+    pub conditions: BTreeMap<String, serde_json::Value>,
 }
 
 /// CRD files that are needed only if a value is true.

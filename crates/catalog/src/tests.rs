@@ -243,6 +243,25 @@ fn keys_know_what_the_chart_reads() {
     assert!(keys.child("daemonsets").unwrap().child("labels").unwrap().is_open());
 }
 
+/// A value that the chart does not read would never be checked.
+#[test]
+fn unquoted_values_are_read_by_their_charts() {
+    let mut checked = 0;
+    for component in component_names().filter_map(component) {
+        for version in &component.versions {
+            for value in &version.unquoted_values {
+                let keys = keys_of(component, &version.version);
+                for path in value.conditions.keys().chain([&value.path]) {
+                    let name = format!("{} {}", component.name, version.version);
+                    assert!(keys.reads(path), "{name}: {path}");
+                    checked += 1;
+                }
+            }
+        }
+    }
+    assert!(checked > 0);
+}
+
 /// A driver manager with a known mistake is replaced without waiting for the next chart.
 #[test]
 fn gpu_operator_2433_the_driver_managers_version_can_be_set() {

@@ -14,6 +14,8 @@ pub enum Lint {
     UnknownValue,
     /// A scalar that YAML 1.1 and YAML 1.2 parsers read differently.
     OldYaml,
+    /// A string that the chart writes without quotes, and that YAML reads as something else.
+    Unquoted,
     /// A secret in plain text.
     Secret,
     /// A value that every bundle sets itself.

@@ -31,6 +31,7 @@ mod scalars;
 pub(crate) mod secrets;
 mod selectors;
 mod stack;
+mod unquoted;
 mod values;
 
 /// Checks the recipe with every rule.
@@ -56,6 +57,7 @@ pub fn check(
     manifests::check(&subject, findings);
     kustomize::check(&subject, findings);
     selectors::check(&subject, findings);
+    unquoted::check(&subject, findings);
     custom_resources::check(&subject, findings);
     node_scheduling::check(&subject, findings);
     secrets::check(&subject, findings);

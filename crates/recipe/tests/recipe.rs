@@ -297,5 +297,6 @@ mod recipe {
     mod library;
     mod lints;
     mod precompiled;
+    mod rendered;
     mod stack;
 }

@@ -50,6 +50,10 @@ const KEYS: &[(&str, &[&str], &str, bool)] = &[
     ("nvidia-dra-driver-gpu", DRA, "global", false),
     ("node-feature-discovery", NFD, "gc.podDisruptionBudget.minAvailable", true),
     ("node-feature-discovery", NFD, "gc.podDisruptionBudgets", false),
+    ("aws-efa", &["v0.5.3"], "supportedInstanceLabels.values", true),
+    ("aws-efa", &["v0.5.3"], "serviceAccount.create", false),
+    // AICR sets it.
+    ("aws-efa", &["v0.5.3"], "affinity", false),
 ];
 const GPU: &[&str] = &["v25.10.1", "v26.3.1", "v26.3.2", "v26.3.3", "v26.7.0"];
 const BEFORE_26_7: &[&str] = &["v25.10.1", "v26.3.1", "v26.3.2", "v26.3.3"];

@@ -5,7 +5,8 @@
 use recipe::load::load;
 use recipe::model::Recipe;
 use recipe::read::FileSystemReader;
-use serde_json::Value;
+use release::{EmbeddedCatalog, PlanOptions, plan};
+use serde_json::{Value, json};
 
 fn recipe(name: &str) -> Recipe {
     load(name, &[], &mut FileSystemReader).unwrap().recipe
@@ -38,6 +39,40 @@ fn recipes_with_efa_have_a_compatible_operator() {
         let known = catalog::component("gpu-operator").unwrap();
         let version = operator.version.as_deref().unwrap();
         assert!(known.compare(version, "v26.3.3").unwrap().is_ge(), "{name}: {version}");
+    }
+}
+
+/// The chart requires an instance type of a list, and its own list is older than these instances.
+#[test]
+fn efa_runs_on_the_gpu_nodes_of_its_recipes() {
+    let recipes: [(&str, &[&str]); 3] = [
+        ("eks-gb200-inference", &["p6e-gb200.36xlarge"]),
+        ("eks-gb200-training", &["p6e-gb200.36xlarge"]),
+        ("eks-h100-training", &["p5.48xlarge", "p5.4xlarge"]),
+    ];
+    let with_efa = catalog::recipe_names().filter(|name| has(&recipe(name), "aws-efa"));
+    assert_eq!(with_efa.collect::<Vec<_>>(), recipes.map(|(name, _)| name));
+    let known = catalog::component("aws-efa").unwrap();
+    for (name, instances) in recipes {
+        let plan = plan(&recipe(name), &EmbeddedCatalog, &PlanOptions::default()).unwrap();
+        let efa = plan.releases.iter().find(|release| release.name == "aws-efa").unwrap();
+        let efa = efa.kind.upstream().unwrap();
+        let defaults = known.defaults(known.version(&efa.version));
+        let value = |path: &str| {
+            let own = catalog::lookup(&efa.values, path);
+            own.or_else(|| catalog::lookup(defaults, path)).unwrap()
+        };
+        assert_eq!(
+            *value("supportedInstanceLabels.keys"),
+            json!(["node.kubernetes.io/instance-type"]),
+            "{name}"
+        );
+        assert_eq!(*value("supportedInstanceLabels.values"), json!(instances), "{name}");
+        assert_eq!(
+            *value("tolerations"),
+            json!([{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]),
+            "{name}: GPU nodes often have this taint"
+        );
     }
 }
 
