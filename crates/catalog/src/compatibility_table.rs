@@ -86,6 +86,9 @@ pub struct ComponentFact {
     /// Keys of maps: the map's dotted path, and the key.
     #[serde(default)]
     pub keys: BTreeMap<String, String>,
+    /// Another component that its chart runs as a sub-chart.
+    #[serde(default)]
+    pub runs: Option<String>,
 }
 
 /// Returns the rules of the table.
@@ -144,6 +147,12 @@ mod tests {
                 known.compare(bound, &known.default_version).is_some(),
                 "{rule}: {bound} is not a version"
             );
+        }
+        if let Some(runs) = &fact.runs {
+            let contains = |version: &crate::model::ComponentVersion| {
+                version.nested.iter().any(|nested| nested.component == *runs)
+            };
+            assert!(known.versions.iter().any(contains), "{rule}: {} has no {runs}", fact.name);
         }
         for path in fact.values.keys().chain(fact.except.keys()).chain(fact.keys.keys()) {
             let reads = |version: &crate::model::ComponentVersion| {

@@ -33,6 +33,10 @@ pub struct CatalogComponent {
     /// The keys of its chart for node selectors and tolerations.
     #[serde(default)]
     pub node_scheduling: SchedulingPaths,
+    /// Sub-charts and operands whose pods exist only if values are these, all by dotted path. A
+    /// value that the chart does not have fulfills its condition.
+    #[serde(default)]
+    pub conditions: BTreeMap<String, BTreeMap<String, serde_json::Value>>,
     /// Facts about its images that are not in its values.
     #[serde(default)]
     pub images: ComponentImages,
@@ -117,9 +121,6 @@ pub struct ComponentHooks {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ComponentImages {
-    /// Values (sub-charts, operands) whose images are used only if other values are these, all by
-    /// dotted path. A value that the chart does not have fulfills its condition.
-    pub conditions: BTreeMap<String, BTreeMap<String, serde_json::Value>>,
     /// Images that are built for an operating system: their path in values (or in the custom
     /// resource's `spec`), and the suffix that the operator appends to the tag, with `{os}` (such
     /// as `ubuntu22.04`) and `{architecture}` (such as `amd64`).
@@ -133,6 +134,19 @@ pub struct ComponentImages {
     /// Whether its values take image pull Secrets as plain names, otherwise as references like in a
     /// pod.
     pub pull_secrets_by_name: bool,
+    /// Values for image pull Secrets in sub-charts whose keys the catalog does not have, by dotted
+    /// path, each with its form. A version has those below its [`ComponentVersion::open_keys`].
+    pub sub_chart_pull_secrets: BTreeMap<String, PullSecretForm>,
+}
+
+/// How a value names image pull Secrets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum PullSecretForm {
+    /// A list of names.
+    Names,
+    /// A list of references, as in a pod.
+    References,
 }
 
 /// The keys of a chart for node selectors and tolerations.
@@ -143,6 +157,9 @@ pub struct SchedulingPaths {
     pub system: ValuePaths,
     /// For pods on nodes with the hardware.
     pub accelerated: ValuePaths,
+    /// The tolerations that the pods of sub-charts have by default, by dotted path, where the
+    /// catalog does not have the sub-chart's values.
+    pub default_tolerations: BTreeMap<String, Vec<serde_json::Value>>,
 }
 
 /// Values of a chart, as dotted paths.
@@ -207,6 +224,9 @@ pub struct ComponentVersion {
     /// The hooks, if they are not the component's.
     #[serde(default)]
     pub hooks: Option<ComponentHooks>,
+    /// The keys for node selectors and tolerations, if they are not the component's.
+    #[serde(default)]
+    pub node_scheduling: Option<SchedulingPaths>,
     /// The first version that works like this one, if it is an earlier one. Versions in between
     /// that the catalog does not have are treated like this one.
     #[serde(default)]

@@ -1,5 +1,5 @@
-//! Charts that contain other components. Each component runs once, even if several charts contain
-//! it.
+//! Charts that contain other components, and what values disable in a chart. Each component runs
+//! once, even if several charts contain it.
 
 use serde_json::{Map, Value};
 
@@ -46,6 +46,40 @@ impl<'a> HostComponent<'a> {
     fn comes_after(self, others: &[&str]) -> bool {
         self.component.after.iter().any(|earlier| others.contains(&earlier.as_str()))
     }
+}
+
+impl CatalogComponent {
+    /// Returns what these values disable in the chart of `version`: the keys of sub-charts, and the
+    /// paths whose condition does not hold.
+    pub fn off(&self, version: &str, values: &Map<String, Value>) -> Vec<&str> {
+        let like = self.closest_version(version);
+        let on: Vec<&str> =
+            self.nested(like, values).into_iter().map(|nested| nested.key.as_str()).collect();
+        let nested = like.nested.iter().map(|nested| nested.key.as_str());
+        let defaults = self.defaults(Some(like));
+        let value = |path: &str| lookup(values, path).or_else(|| lookup(defaults, path));
+        let conditional = self.conditions.keys().map(String::as_str);
+        nested
+            .filter(|key| !on.contains(key))
+            .chain(conditional.filter(|path| !self.is_used(path, &value)))
+            .collect()
+    }
+
+    /// Whether no condition disables what is at a dotted path. `value` returns a value of the
+    /// chart.
+    pub fn is_used<'v>(&self, path: &str, value: impl Fn(&str) -> Option<&'v Value>) -> bool {
+        self.conditions.get(path).is_none_or(|conditions| {
+            conditions.iter().all(|(path, needed)| {
+                value(path).is_none_or(|found| found.is_null() || found == needed)
+            })
+        })
+    }
+}
+
+/// Whether a dotted path is one of `paths`, or below one.
+pub fn is_within(path: &str, paths: &[&str]) -> bool {
+    let is_below = |rest: &str| rest.is_empty() || rest.starts_with('.');
+    paths.iter().any(|above| path.strip_prefix(*above).is_some_and(is_below))
 }
 
 /// Returns the sub-charts to disable. A component must be deployed before those that need it, so
@@ -101,6 +135,32 @@ mod tests {
             .into_iter()
             .map(|extra| (extra.host.to_owned(), extra.runner.to_owned(), extra.is_explicit))
             .collect()
+    }
+
+    /// A sub-chart that the catalog does not have as a component is off by a condition.
+    #[test]
+    fn sub_charts_are_off_by_helms_condition_or_a_value() {
+        let off = |name: &str, version: &str, values: Value| -> Vec<&str> {
+            let off = component(name).unwrap().off(version, values.as_object().unwrap());
+            off.into_iter().filter(|path| path.contains("-operator") || *path == "nfd").collect()
+        };
+        let (sriov, maintenance) = ("sriov-network-operator", "maintenance-operator-chart");
+        assert_eq!(off("nvidia-device-plugin", "0.20.0", json!({})), ["nfd"]);
+        let discovery = json!({"gfd": {"enabled": true}});
+        assert_eq!(off("nvidia-device-plugin", "0.20.0", discovery), [""; 0]);
+        // This version has no maintenance operator and no value for it.
+        assert_eq!(off("network-operator", "24.7.1", json!({})), [sriov]);
+        assert_eq!(off("network-operator", "26.4.1", json!({})), [maintenance, sriov]);
+        let on = json!({"sriovNetworkOperator": {"enabled": true}});
+        assert_eq!(off("network-operator", "26.4.1", on), [maintenance]);
+        for (path, expected) in [
+            (sriov, true),
+            ("sriov-network-operator.operator.tolerations", true),
+            ("sriov-network-operator-2.operator", false),
+            ("operator.tolerations", false),
+        ] {
+            assert_eq!(is_within(path, &[maintenance, sriov]), expected, "{path}");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use semver::Version as Number;
 
 use super::model::{
     CatalogComponent, ChartRepository, ComponentHooks, ComponentVersion, DowngradeLimit,
+    SchedulingPaths,
 };
 
 impl CatalogComponent {
@@ -69,6 +70,11 @@ impl CatalogComponent {
     /// Returns the hooks of `version`.
     pub fn hooks_in(&self, version: &str) -> &ComponentHooks {
         self.closest_version(version).hooks.as_ref().unwrap_or(&self.hooks)
+    }
+
+    /// Returns the keys for node selectors and tolerations of `version`.
+    pub fn scheduling_in(&self, version: &str) -> &SchedulingPaths {
+        self.closest_version(version).node_scheduling.as_ref().unwrap_or(&self.node_scheduling)
     }
 }
 

@@ -8,7 +8,7 @@ use super::catalog::PlanCatalog;
 use super::error::PlanError;
 use super::{order, values};
 use ::recipe::model::{self as recipe, Recipe};
-use catalog::model::{CatalogComponent, ComponentHooks, ComponentVersion};
+use catalog::model::{CatalogComponent, ComponentHooks, ComponentVersion, SchedulingPaths};
 use catalog::nested::{self, HostComponent};
 
 /// A component of the recipe, with its entry in the catalog.
@@ -36,20 +36,16 @@ impl<'a> ChosenComponent<'a> {
         self.known.hooks_in(self.version)
     }
 
-    /// Returns the keys of the sub-charts that its values disable.
+    /// Returns what its values disable in its chart; see [`CatalogComponent::off`].
     pub(super) fn off(&self) -> Vec<&'a str> {
         let known: &'a CatalogComponent = self.known;
-        let like = known.closest_version(self.version);
-        let on: Vec<&str> = known
-            .nested(like, &self.values)
-            .into_iter()
-            .map(|nested| nested.key.as_str())
-            .collect();
-        like.nested
-            .iter()
-            .map(|nested| nested.key.as_str())
-            .filter(|key| !on.contains(key))
-            .collect()
+        known.off(self.version, &self.values)
+    }
+
+    /// Returns the keys of its chart for node selectors and tolerations.
+    pub(super) fn scheduling(&self) -> &'a SchedulingPaths {
+        let known: &'a CatalogComponent = self.known;
+        known.scheduling_in(self.version)
     }
 }
 
@@ -98,8 +94,8 @@ pub(super) fn choose_components<'a>(
         order::sort(known)?.into_iter().map(choice).collect::<Result<_, PlanError>>()?;
     run_once(&mut chosen)?;
     for choice in &mut chosen {
-        let off = choice.off();
-        values::schedule(choice.asked, &choice.known.node_scheduling, &off, &mut choice.values)?;
+        let (off, places) = (choice.off(), choice.scheduling());
+        values::schedule(choice.asked, places, &off, &mut choice.values)?;
     }
     Ok(chosen)
 }

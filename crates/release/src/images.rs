@@ -13,6 +13,7 @@ use catalog::model::CatalogComponent;
 use catalog::{self, lookup};
 use contract::chart_files::FILES;
 
+pub(super) mod pull_secrets;
 pub(super) mod template;
 
 /// The keys with which maps of the vendor's charts switch off what they describe.
@@ -167,27 +168,6 @@ pub fn of_template(release: &str, file: &str, text: &str) -> ImageList {
     list
 }
 
-/// Returns the dotted paths in these values that take names of image pull Secrets.
-pub(super) fn places_of_pull_secrets(values: &Map<String, Value>) -> Vec<String> {
-    fn collect(path: &str, map: &Map<String, Value>, places: &mut Vec<String>) {
-        for (key, value) in map {
-            let place = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-            match value {
-                Value::Array(_) if key == "imagePullSecrets" => places.push(place),
-                Value::Object(below) => collect(&place, below, places),
-                Value::Array(_)
-                | Value::Null
-                | Value::Bool(_)
-                | Value::Number(_)
-                | Value::String(_) => {}
-            }
-        }
-    }
-    let mut places = Vec::new();
-    collect("", values, &mut places);
-    places
-}
-
 struct ImageSearch<'a> {
     release: &'a str,
     /// The tag that applies to images whose values name none.
@@ -311,12 +291,7 @@ impl ImageSearch<'_> {
     /// Whether no condition disables the image at this path.
     fn is_on(&self, path: &[String]) -> bool {
         let (Some(component), Some(values)) = (self.component, self.values) else { return true };
-        let Some(conditions) = component.images.conditions.get(&path.join(".")) else {
-            return true;
-        };
-        conditions.iter().all(|(path, needed)| {
-            lookup(values, path).is_none_or(|found| found.is_null() || found == needed)
-        })
+        component.is_used(&path.join("."), |path| lookup(values, path))
     }
 }
 

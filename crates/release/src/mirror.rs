@@ -7,9 +7,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::images::template::with_images;
-use super::images::{
-    ImageList, LocatedImage, of_chart, of_object, of_template, places_of_pull_secrets,
-};
+use super::images::{ImageList, LocatedImage, of_chart, of_object, of_template, pull_secrets};
 use super::model::{ManifestsRelease, ReleaseKind, ReleasePlan, TemplatesRelease, UpstreamRelease};
 use super::values::{over, set};
 use catalog::{self, lookup};
@@ -144,24 +142,11 @@ impl AirGapValues<'_> {
             notes.extend(self.rewrite(image, &all, &mut upstream.values));
         }
         if !self.pull_secrets.is_empty() {
-            // Keys that the templates read and the default values do not have, in maps that they do
-            // have.
-            let further = component.read_keys(details).into_iter().flatten().filter(|path| {
-                path.strip_suffix(".imagePullSecrets")
-                    .is_some_and(|map| lookup(&all, map).is_some_and(Value::is_object))
-            });
-            let mut places = places_of_pull_secrets(&all);
-            places.extend(further.map(str::to_owned));
-            places.sort_unstable();
-            places.dedup();
-            for place in places {
+            for place in pull_secrets::of_chart(component, details, &all) {
                 // Keeps the recipe's own Secrets.
-                if lookup(&upstream.values, &place).is_none() {
-                    let written = set(
-                        &mut upstream.values,
-                        &place,
-                        self.secrets(component.images.pull_secrets_by_name),
-                    );
+                if lookup(&upstream.values, &place.path).is_none() {
+                    let secrets = self.secrets(place.is_by_name);
+                    let written = set(&mut upstream.values, &place.path, secrets);
                     notes.extend(written.err().map(|path| no_place(name, &path)));
                 }
             }

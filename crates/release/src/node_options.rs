@@ -4,11 +4,14 @@
 //! They are added instead of set. Helm merges a selector's labels anyway, and a list that replaces
 //! the chart's own would lose the taints that its pods tolerate already.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 
 use super::chosen::ChosenComponent;
 use super::values::set;
 use catalog::model::NestedComponent;
+use catalog::nested::is_within;
 use catalog::{self, lookup};
 use recipe::model::{ClusterPlatform, NodeScheduling, PodScheduling, SchedulingPart};
 
@@ -30,17 +33,18 @@ pub(super) fn add(wanted: &NodeScheduling, chosen: &mut [ChosenComponent<'_>]) -
         let mut is_taken = false;
         let mut without: Vec<&str> = Vec::new();
         for choice in chosen.iter_mut() {
-            let places = part.places(&choice.known.node_scheduling);
-            let paths = part.paths(&choice.known.node_scheduling);
+            let (off, known) = (choice.off(), choice.scheduling());
+            let places = part.places(known);
+            let paths = enabled(part.paths(known), &off);
             is_taken |= !paths.is_empty();
             // A chart without such keys has no such pods, unless its keys are unknown.
-            let has_such_pods = !places.node_selector.is_empty()
-                || !places.tolerations.is_empty()
+            let has_such_pods = !enabled(&places.node_selector, &off).is_empty()
+                || !enabled(&places.tolerations, &off).is_empty()
                 || choice.asked.chart.is_some();
             if paths.is_empty() && has_such_pods {
                 without.push(choice.name());
             }
-            notes.extend(add_part(&part, paths, choice));
+            notes.extend(add_part(&part, &paths, choice));
         }
         if !without.is_empty() {
             notes.push(format!(
@@ -55,17 +59,20 @@ pub(super) fn add(wanted: &NodeScheduling, chosen: &mut [ChosenComponent<'_>]) -
     notes
 }
 
+/// Returns the paths that are not `off`.
+fn enabled<'p>(paths: &'p [String], off: &[&str]) -> Vec<&'p str> {
+    paths.iter().map(String::as_str).filter(|path| !is_within(path, off)).collect()
+}
+
 /// Adds one part to the values of one component.
 fn add_part(
     part: &SchedulingPart,
-    paths: &[String],
+    paths: &[&str],
     choice: &mut ChosenComponent<'_>,
 ) -> Vec<String> {
-    let off = choice.off();
     let defaults = SchedulingDefaults::from_component(choice);
-    let is_off = |path: &str| off.iter().any(|key| path.split('.').next() == Some(key));
     let mut notes = Vec::new();
-    for path in paths.iter().filter(|path| !is_off(path)) {
+    for &path in paths {
         let left = if let Value::Object(labels) = &part.value {
             add_labels(&mut choice.values, path, labels)
         } else {
@@ -89,6 +96,9 @@ struct SchedulingDefaults<'a> {
     own: &'static Map<String, Value>,
     /// The defaults of its sub-charts, by their keys.
     nested: Vec<(&'a str, &'static Map<String, Value>)>,
+    /// The default tolerations of sub-charts whose values the catalog does not have, by their
+    /// paths.
+    other: &'a BTreeMap<String, Vec<Value>>,
 }
 
 impl<'a> SchedulingDefaults<'a> {
@@ -108,6 +118,7 @@ impl<'a> SchedulingDefaults<'a> {
                 .iter()
                 .filter_map(inside)
                 .collect(),
+            other: &choice.scheduling().default_tolerations,
         }
     }
 
@@ -116,8 +127,8 @@ impl<'a> SchedulingDefaults<'a> {
             .nested
             .iter()
             .filter_map(|(key, values)| lookup(values, path.strip_prefix(key)?.strip_prefix('.')?));
-        let found = lookup(self.own, path).or_else(|| below.next());
-        found.and_then(Value::as_array).map_or(&[], Vec::as_slice)
+        let found = lookup(self.own, path).or_else(|| below.next()).and_then(Value::as_array);
+        found.or_else(|| self.other.get(path)).map_or(&[], Vec::as_slice)
     }
 }
 

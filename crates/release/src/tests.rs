@@ -15,6 +15,7 @@ mod hooks;
 mod images;
 mod modes;
 mod network;
+mod sub_charts;
 
 fn planned(overlay: Value) -> Result<ReleasePlan, PlanError> {
     plan(&recipe(overlay), &catalog(), &PlanOptions::default())

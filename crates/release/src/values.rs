@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use super::{PlanError, device_plugin};
 use catalog::lookup;
 use catalog::model::{ComponentVersion, SchedulingPaths};
+use catalog::nested::is_within;
 use contract::duration::Duration;
 use contract::names::{DRIVER_MANAGER_OFF, GPU_OPERATOR, NETWORK_OPERATOR};
 use contract::settings::Mode;
@@ -323,8 +324,8 @@ fn no_map(component: &RecipeComponent, path: String) -> PlanError {
     PlanError::NoMap { component: component.name.clone(), path }
 }
 
-/// Writes node selectors and tolerations to the keys that the chart has for them, except for
-/// sub-charts that are `off`.
+/// Writes node selectors and tolerations to the keys that the chart has for them, except for what
+/// is `off`.
 ///
 /// # Errors
 /// The chart has no key for the setting, or the key is set already.
@@ -340,8 +341,7 @@ pub(super) fn schedule(
         if paths.is_empty() {
             return Err(PlanError::NoPlace { component: component.name.clone(), path: written });
         }
-        let is_off = |path: &str| off.iter().any(|key| path.split('.').next() == Some(key));
-        for path in paths.iter().filter(|path| !is_off(path)) {
+        for path in paths.iter().filter(|path| !is_within(path, off)) {
             if lookup(&component.values, path).is_some() {
                 return Err(PlanError::set_twice(
                     &component.name,

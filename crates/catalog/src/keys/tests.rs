@@ -114,6 +114,40 @@ fn keys_of_known_sub_charts_are_checked() {
     assert_eq!(checked, 6, "all of the GPU Operator, and the newest device plugin");
 }
 
+/// A bundle promises the effect of these values. The keys of a sub-chart are known only if the
+/// catalog has its version: NFD before 0.18 does not read `postDeleteCleanup`.
+#[test]
+fn trap_a_value_of_every_bundle_may_not_be_read() {
+    let mut checked = 0;
+    for subject in subjects() {
+        let name = format!("{} {}", subject.component.name, subject.version.version);
+        for (path, _) in subject.version.fixed_values() {
+            let nested = subject.version.nested.iter().find(|nested| is_below(path, &nested.key));
+            let is_known = nested.is_none_or(|nested| {
+                component(&nested.component).unwrap().version(&nested.version).is_some()
+            });
+            assert!(is_known, "{name}: the keys below `{path}` are unknown");
+            assert!(subject.keys.reads(path), "{name}: {path}");
+            checked += 1;
+        }
+    }
+    assert!(checked > 15, "{checked}");
+}
+
+/// A misspelled place of node selectors and tolerations would be written without effect.
+#[test]
+fn keys_for_node_scheduling_are_read() {
+    for subject in subjects() {
+        let name = format!("{} {}", subject.component.name, subject.version.version);
+        let known = subject.component.scheduling_in(&subject.version.version);
+        for paths in [&known.system, &known.accelerated] {
+            for path in paths.node_selector.iter().chain(&paths.tolerations) {
+                assert!(subject.keys.reads(path), "{name}: {path}");
+            }
+        }
+    }
+}
+
 /// ClusterPolicy drops fields that its schema does not have without an error.
 #[test]
 fn copied_maps_have_the_fields_of_clusterpolicy() {

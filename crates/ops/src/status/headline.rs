@@ -196,9 +196,11 @@ impl RolloutStatus {
     fn wait_until_failure(&self, remaining: &str, note: &str) -> WaitAnswer {
         match self.automatic_retry {
             // The next run releases nodes as this one does.
-            Some(retry) => WaitAnswer::Safe(format!("in {remaining}{note}, the run fails, and {retry}")),
+            Some(retry) => {
+                WaitAnswer::Safe(format!("in {remaining}, the run fails{note}, and {retry}"))
+            }
             None => WaitAnswer::SafeFor(format!(
-                "only for {remaining}{note}: then the run fails, and you must deploy the bundle again"
+                "only for {remaining}: then the run fails{note}, and you must deploy the bundle again"
             )),
         }
     }

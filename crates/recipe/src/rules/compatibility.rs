@@ -8,6 +8,7 @@ use super::{KnownComponent, RuleTarget};
 use catalog::compatibility_table::{
     CompatibilityLevel, CompatibilityRule, ComponentFact, RecipeFact, VersionRange, rules,
 };
+use catalog::nested::{HostComponent, extras};
 use contract::names::GPU_OPERATOR;
 use diagnostics::diagnostic::Diagnostic;
 use diagnostics::lint::Lint;
@@ -113,6 +114,7 @@ impl CompatibilityCheck<'_> {
                 .map(|(path, value)| Some(known.value(&keys(path)).as_ref() != Some(value))),
         );
         answers.extend(fact.keys.iter().map(|(path, key)| Some(self.has_key(known, path, key))));
+        answers.extend(fact.runs.iter().map(|nested| Some(self.runs_inside(known, nested))));
         if answers.contains(&Some(false)) {
             return Some(false);
         }
@@ -122,7 +124,7 @@ impl CompatibilityCheck<'_> {
     /// Whether a map has this key: as a value, or from the recipe's `nodeScheduling`.
     fn has_key(&self, known: &KnownComponent<'_>, path: &str, key: &str) -> bool {
         let value = known.value(&keys(path)).is_some_and(|map| map.get(key).is_some());
-        let places = &known.entry.node_scheduling;
+        let places = known.entry.scheduling_in(known.number);
         let groups = [("system", &places.system), ("accelerated", &places.accelerated)];
         value
             || groups.iter().any(|(group, places)| {
@@ -136,6 +138,16 @@ impl CompatibilityCheck<'_> {
     /// Whether the component runs, from its own chart or from another component's.
     fn runs(&self, component: &str) -> bool {
         self.subject.hosts().any(|host| host.runs(component))
+    }
+
+    /// Whether the component's chart runs `nested` as a sub-chart. A bundle disables the sub-chart
+    /// if another component runs the same.
+    fn runs_inside(&self, known: &KnownComponent<'_>, nested: &str) -> bool {
+        let hosts: Vec<HostComponent<'_>> = self.subject.hosts().collect();
+        let is_extra = extras(&hosts)
+            .iter()
+            .any(|extra| extra.host == known.name && extra.nested.component == nested);
+        !is_extra && hosts.iter().any(|host| host.component.name == known.name && host.runs(nested))
     }
 
     /// Returns the version of the driver that the GPU Operator installs; `None` for an image

@@ -1,23 +1,43 @@
-//! Checks of `nodeScheduling`: the chart must have keys for the node selectors and tolerations, and
-//! nothing else may set these keys.
+//! Checks of `nodeScheduling`: the chart must have keys for the node selectors and tolerations, of
+//! pods that exist, and nothing else may set these keys.
 
 use serde_json::Value;
 
 use super::{KnownComponent, RuleTarget};
 use crate::model::{RecipeComponent, SchedulingPart};
+use catalog::nested::{HostComponent, extras, is_within};
 use diagnostics::diagnostic::Diagnostic;
 use diagnostics::lint::Lint;
 use diagnostics::tree::YamlNode;
+use diagnostics::words::in_backticks;
 
 /// Checks `nodeScheduling` of all components of the catalog.
 pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     for component in &subject.recipe.components {
         let Some(known) = subject.component(&component.name) else { continue };
+        if component.node_scheduling.is_empty() {
+            continue;
+        }
+        let off = off(subject, known, component);
         for part in component.node_scheduling.parts() {
-            check_part(subject, known, &part, findings);
+            check_part(subject, known, &part, &off, findings);
         }
         labels(subject, component, findings);
     }
+}
+
+/// Returns what is off in the component's chart: what its values disable, and the sub-charts that
+/// another component of the recipe runs instead.
+fn off<'a>(
+    subject: &'a RuleTarget<'_>,
+    known: &KnownComponent<'_>,
+    component: &RecipeComponent,
+) -> Vec<&'a str> {
+    let mut off: Vec<&'a str> = known.entry.off(known.number, &component.values);
+    let hosts: Vec<HostComponent<'a>> = subject.hosts().collect();
+    let own = extras(&hosts).into_iter().filter(|extra| extra.host == known.name);
+    off.extend(own.map(|extra| extra.nested.key.as_str()));
+    off
 }
 
 /// Checks one setting against the keys that the chart has for it.
@@ -25,10 +45,11 @@ fn check_part(
     subject: &RuleTarget<'_>,
     known: &KnownComponent<'_>,
     part: &SchedulingPart,
+    off: &[&str],
     findings: &mut Vec<Diagnostic>,
 ) {
     let SchedulingPart { group, key, .. } = *part;
-    let paths = part.paths(&known.entry.node_scheduling);
+    let paths = part.paths(known.entry.scheduling_in(known.number));
     let written = ["components", known.name, "nodeScheduling", group, key];
     if paths.is_empty() {
         Diagnostic::error(format!(
@@ -37,6 +58,19 @@ fn check_part(
         ))
         .at(subject.place(&written))
         .hint(advice(known, group, key))
+        .report(findings);
+    } else if paths.iter().all(|path| is_within(path, off)) {
+        let mut sub_charts: Vec<&str> =
+            paths.iter().filter_map(|path| path.split('.').next()).collect();
+        sub_charts.dedup();
+        Diagnostic::warning(format!(
+            "`nodeScheduling.{group}.{key}` has no effect: the chart `{}` has {group} pods only in sub-charts that are off: {}",
+            known.entry.chart,
+            in_backticks(sub_charts)
+        ))
+        .lint(Lint::NoEffect)
+        .at(subject.place(&written))
+        .hint("remove it, or enable a sub-chart; if another component runs the same, set it there")
         .report(findings);
     }
     for path in paths {
