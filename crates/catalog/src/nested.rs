@@ -61,7 +61,7 @@ impl CatalogComponent {
         let conditional = self.conditions.keys().map(String::as_str);
         nested
             .filter(|key| !on.contains(key))
-            .chain(conditional.filter(|path| !self.is_used(path, &value)))
+            .chain(conditional.filter(|path| !self.is_used(path, value)))
             .collect()
     }
 

@@ -20,8 +20,7 @@ pub(super) const KEEP: [(&str, &str); 4] = [
 /// # Errors
 /// How the text differs from a generated CRD, as a sentence.
 pub(super) fn read(text: &str) -> Result<Vec<ReleasedCrd>, String> {
-    let has_content =
-        |line: &str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
+    let has_content = |line: &str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
     let crds: Vec<ReleasedCrd> = documents(text)
         .into_iter()
         .filter(|document| document.lines().any(has_content))
