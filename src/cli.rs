@@ -182,7 +182,7 @@ enum CliCommand {
     Resume(pause::ResumeArguments),
     /// Stop all rollouts and remove their cordons, labels, annotations and Lease
     ///
-    /// Use it when no rollout must continue, or to remove what a hook left behind. `abort` ends
+    /// Use it to stop every rollout, or to remove what a hook left behind. `abort` ends
     /// the hook Jobs first, and then removes what gpu-rollout has written to nodes, holds included.
     /// Foreign cordons stay, and so do the labels of `gpu-rollout skip`. Users' pauses stay too,
     /// whether they come from `gpu-rollout pause` or from the annotation: in all modes but `drive`,

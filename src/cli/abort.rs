@@ -50,7 +50,7 @@ impl AbortArguments {
             }
             print_pauses(&leftovers.pauses, &leftovers.annotated, printer);
             if !(leftovers.pauses.is_empty() && leftovers.annotated.is_empty()) {
-                printer.note("these pauses stay, and the nodes that they cover keep or get a hold");
+                printer.note("these pauses stay; in all modes but drive, the nodes that they cover keep their hold or get one");
             }
             if let Some(holder) = &leftovers.holder {
                 printer.note(&format!(

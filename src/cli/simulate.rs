@@ -20,8 +20,10 @@ Compare modes (observe, assist, steer, drive) on the same nodes:
 Compare policies on the same nodes:
   gpu-rollout simulate -r mine.yaml --set rollout.gpuDriver.policy.maxParallelUpgrades=8
   gpu-rollout simulate -r mine.yaml --set rollout.gpuDriver.policy.maxUnavailable=50%
-  gpu-rollout simulate -r mine.yaml --set rollout.gpuDriver.mode=drive --set rollout.gpuDriver.policy.soak=5m
-  gpu-rollout simulate -r mine.yaml --fail 5 --set rollout.gpuDriver.mode=drive --set rollout.gpuDriver.policy.failureBudget=3
+  gpu-rollout simulate -r mine.yaml --set rollout.gpuDriver.mode=drive \\
+    --set rollout.gpuDriver.policy.soak=5m
+  gpu-rollout simulate -r mine.yaml --fail 5 --set rollout.gpuDriver.mode=drive \\
+    --set rollout.gpuDriver.policy.failureBudget=3
 
 Print the median duration for a script:
   gpu-rollout simulate -r mine.yaml --runs 100 -o json | jq .seconds.median";

@@ -25,12 +25,14 @@ use super::wait_start::{WaitStart, WaitStartSources};
 
 mod headline;
 mod row;
+mod safe_wait;
 mod totals;
 mod waiting;
 
-pub use headline::{Attention, Headline, WaitAnswer};
+pub use headline::{Attention, Headline};
 pub use planner::progress::{LimitUse, NodeStage};
 pub use row::{PluginCondition, state_meaning};
+pub use safe_wait::WaitAnswer;
 pub use totals::{FleetTotals, MissingEta, PoolTotals};
 
 /// The status of a rollout at one point in time.

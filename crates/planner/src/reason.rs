@@ -15,7 +15,10 @@ mod questions;
 mod text;
 pub mod upgrade;
 
-pub use class::{OPERATOR_ACTING, OPERATOR_NOT_LEADING, OPERATOR_NOT_SEEN, PAUSED};
+pub use class::{
+    FAILURE_BUDGET_SPENT, NO_TIME_LEFT, OPERATOR_ACTING, OPERATOR_NOT_LEADING, OPERATOR_NOT_SEEN,
+    PAUSED,
+};
 pub use node_wait::Wait;
 pub use operand::OperandName;
 

@@ -139,7 +139,9 @@ fn deploy_again(snapshot: &RolloutSnapshot) -> Remedy {
     let phase = snapshot.phase();
     let abort = aborts.next().filter(|_| phase == RunPhase::Aborted);
     if let Some(UserRequest { by, .. }) = abort {
-        let retries = snapshot.target.deployer.as_ref().and_then(automatic_retry).is_some();
+        // A deployer that is not known may retry.
+        let deployer = snapshot.target.deployer.as_ref();
+        let retries = deployer.is_none_or(|deployer| automatic_retry(deployer).is_some());
         let is_paused = !snapshot.observed.pauses.is_empty();
         return Remedy::words(match (is_paused, retries) {
             (true, _) => format!(
@@ -153,10 +155,10 @@ fn deploy_again(snapshot: &RolloutSnapshot) -> Remedy {
     }
     let job = snapshot.target.release.as_deref().and_then(|release| release.split_once('/'));
     match job {
-        Some((namespace, name)) if phase == RunPhase::Lost => {
-            Remedy::words(format!("find out why the Job ended, and {again}"))
-                .inspect(format!("kubectl describe job -n {namespace} {name}"))
-        }
+        Some((namespace, name)) if phase == RunPhase::Lost => Remedy::words(format!(
+            "find out why the Job ended (the next run replaces it), and {again}"
+        ))
+        .inspect(format!("kubectl describe job -n {namespace} {name}")),
         _ => Remedy::words(again),
     }
 }

@@ -65,7 +65,7 @@ impl Reason {
                 "deploy the operator's release with the values of its hook release (driver.nvidiaDriverCRD); if your deployer does not order releases, wait: it installs the operator's release later"
             }
             Self::PolicyMissing { .. } => {
-                "deploy the operator's release again: its chart creates the ClusterPolicy (from v26.7 on, unless clusterPolicy.deployCR is false); if it has another name, set rollout.clusterPolicy; clusters with a GPUCluster instead of a ClusterPolicy are not supported"
+                "deploy the operator's release again: its chart creates the ClusterPolicy (since v26.7, only if clusterPolicy.deployCR is not false); if it has another name, set rollout.clusterPolicy; clusters with a GPUCluster instead of a ClusterPolicy are not supported"
             }
             Self::NvidiaDriverMissing => {
                 "create an NVIDIADriver, or set driver.nvidiaDriverCRD.enabled to false"
@@ -243,7 +243,7 @@ impl UpgradeReason {
     fn advice(&self) -> &'static str {
         match self {
             Self::Paused { .. } => {
-                "ask the user who paused whether the pause is still needed; if it is not: gpu-rollout resume shows who paused what, and asks for confirmation; if there are several pauses, choose with --by, --selector or --all"
+                "ask the user who paused whether the pause is still needed (of an annotation, only the reason is known); if it is not, run gpu-rollout resume, which lists the pauses and asks for confirmation; if there are several pauses, choose with --by, --selector or --all"
             }
             Self::Refused(StartRefusal::Paused { .. }) => {
                 "raise the limit and deploy again; gpu-rollout resume has no effect here"

@@ -17,6 +17,11 @@ pub const OPERATOR_NOT_LEADING: &str = "OperatorNotLeading";
 /// The name of [`Reason::OperatorActing`], which a command also reads from the run record.
 pub const OPERATOR_ACTING: &str = "OperatorActing";
 
+/// The name of [`UpgradeReason::FailureBudget`], after which a run starts no more upgrades.
+pub const FAILURE_BUDGET_SPENT: &str = "FailureBudgetSpent";
+/// The name of [`UpgradeReason::NoTime`], after which a run starts no more upgrades.
+pub const NO_TIME_LEFT: &str = "NoTimeLeft";
+
 /// The name of [`UpgradeReason::Paused`], which is not a fault: commands list it after the others.
 pub const PAUSED: &str = "Paused";
 
@@ -155,8 +160,8 @@ impl UpgradeReason {
             Self::Refused(StartRefusal::Unavailable { .. }) => ("TooManyUnavailable", true, Budget),
             Self::Refused(StartRefusal::Group { .. }) => ("GroupBusy", true, Budget),
             Self::Soak { .. } => ("Soaking", true, Budget),
-            Self::FailureBudget { .. } => ("FailureBudgetSpent", false, NodesFailed),
-            Self::NoTime { .. } => ("NoTimeLeft", false, Budget),
+            Self::FailureBudget { .. } => (FAILURE_BUDGET_SPENT, false, NodesFailed),
+            Self::NoTime { .. } => (NO_TIME_LEFT, false, Budget),
             Self::ForeignCordon => ("ForeignCordon", false, Success),
             Self::Maintenance { .. } => ("NodeMaintenance", true, Budget),
             Self::Requestor => ("RequestorMode", true, Budget),

@@ -252,7 +252,7 @@ impl fmt::Display for UpgradeReason {
             Self::Validating { trouble, until: at } => {
                 write!(
                     out,
-                    "the driver is ready, but its validator is not: {trouble}; if this lasts until {at:.0}, the attempt fails or, if the time budget ends first, the run"
+                    "the driver is ready, but its validator is not: {trouble}; if this lasts until {at:.0}, the attempt fails; if the time budget ends first, the run fails"
                 )
             }
             Self::Retry { message, attempts, limit, at } => {

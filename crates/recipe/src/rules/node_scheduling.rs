@@ -70,7 +70,7 @@ fn check_part(
         ))
         .lint(Lint::NoEffect)
         .at(subject.place(&written))
-        .hint("remove it, or enable a sub-chart; if another component runs the same, set it there")
+        .hint("remove it, or enable a sub-chart; if another component of the recipe runs the program of this sub-chart, set `nodeScheduling` of that component")
         .report(findings);
     }
     for path in paths {

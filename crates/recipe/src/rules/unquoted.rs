@@ -113,7 +113,7 @@ fn version_hint(component: &KnownComponent<'_>, path: &str, text: &str) -> Strin
     let whole =
         if is_branch(text) { "" } else { "; or write the whole version, such as `580.126.20`" };
     format!(
-        "{newer}remove `driver.nvidiaDriverCRD.enabled`: the version is then in ClusterPolicy, where the chart quotes it{whole}"
+        "{newer}if the driver is not deployed yet, remove `driver.nvidiaDriverCRD.enabled`: the version is then in ClusterPolicy, where the chart quotes it (in a running cluster, this change deletes all driver pods at once){whole}"
     )
 }
 

@@ -122,10 +122,17 @@ fn time_limit(run: &RunStatus, status: &RolloutStatus) -> Option<String> {
     } else {
         ""
     };
-    let retry = status.automatic_retry.map(|retry| format!("{retry}; to continue at once"));
-    let deployed = retry.as_deref().unwrap_or("To continue");
+    let deployed = match status.automatic_retry {
+        _ if !status.pauses.is_empty() => {
+            "To continue, run gpu-rollout resume, and deploy the bundle again".to_owned()
+        }
+        Some(retry) => {
+            format!("Then {retry}; to continue at once after the failure, deploy the bundle again")
+        }
+        None => "To continue, deploy the bundle again".to_owned(),
+    };
     Some(format!(
-        "time limit: in {} ({deadline:.0}){earlier}. If nodes are not done by then, the run fails ({}, exit code {}). {then}. {deployed}, deploy the bundle again",
+        "time limit: in {} ({deadline:.0}){earlier}. If nodes are not done by then, the run fails ({}, exit code {}). {then}. {deployed}",
         format_remaining(deadline, status.at),
         code.name(),
         code.number()

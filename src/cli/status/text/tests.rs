@@ -181,8 +181,11 @@ fn held() -> RolloutStatus {
 fn cut_short(phase: RunPhase) -> RolloutStatus {
     let remedy = Remedy::words("deploy the bundle again: the rollout continues where it stopped");
     let remedy = if phase == RunPhase::Lost {
-        Remedy::words(format!("find out why the Job ended, and {}", remedy.text))
-            .inspect("kubectl describe job -n gpu-operator gpu-operator-post")
+        Remedy::words(format!(
+            "find out why the Job ended (the next run replaces it), and {}",
+            remedy.text
+        ))
+        .inspect("kubectl describe job -n gpu-operator gpu-operator-post")
     } else {
         remedy
     };
@@ -247,7 +250,7 @@ fn pause(by: &str, selector: Option<&str>) -> PauseStatus {
 }
 
 fn paused_remedy() -> Remedy {
-    Remedy::words("ask the user who paused whether the pause is still needed; if it is not: gpu-rollout resume shows who paused what, and asks for confirmation").run("gpu-rollout resume")
+    Remedy::words("ask the user who paused whether the pause is still needed (of an annotation, only the reason is known); if it is not, run gpu-rollout resume, which lists the pauses and asks for confirmation").run("gpu-rollout resume")
 }
 
 fn only_paused() -> RolloutStatus {

@@ -1,0 +1,141 @@
+//! Whether it is safe to wait: the second line of a status.
+
+use contract::exit::ExitCode;
+use planner::pods::listed;
+use planner::reason::{FAILURE_BUDGET_SPENT, NO_TIME_LEFT};
+
+use super::super::advice::Advice;
+use super::super::run_phase::RunPhase;
+use super::super::time::format_remaining;
+use super::{BlockingCondition, NodeRow, NodeStage, RolloutStatus};
+
+/// Whether waiting does harm.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WaitAnswer {
+    /// Waiting does no harm. Why, or until when, for people; may be empty.
+    Safe(String),
+    /// Waiting does no harm for a short time. For how long, and what happens then, for people.
+    SafeFor(String),
+    /// Waiting does harm. Why, for people.
+    Unsafe(String),
+}
+
+impl RolloutStatus {
+    /// Returns whether waiting does no harm while nodes, or the fleet, need action. After an abort,
+    /// a deployer that retries would continue the rollout.
+    pub(super) fn wait_for_action(&self, urgent: &[&Advice<'_>], is_aborted: bool) -> WaitAnswer {
+        let answer = self.harm_of_waiting(&format!(
+            "no affected node is out of service; {}",
+            self.continuation(urgent)
+        ));
+        match (answer, self.retry_after_end()) {
+            (WaitAnswer::Safe(_), Some(retry)) if is_aborted => WaitAnswer::Unsafe(format!(
+                "{retry}, and the aborted rollout then continues; to prevent that, run gpu-rollout pause: a hook that starts during a pause starts no upgrade"
+            )),
+            (answer, _) => answer,
+        }
+    }
+
+    /// Says how the rollout continues if the user does not act.
+    fn continuation(&self, urgent: &[&Advice<'_>]) -> String {
+        let has = |reason: &str| urgent.iter().any(|advice| advice.reason == reason);
+        let is_fleet = urgent.first().is_some_and(|advice| advice.nodes.is_empty());
+        let phase = self.run.as_ref().map(|run| run.phase);
+        match (self.retry_after_end(), phase) {
+            (Some(retry), _) => retry.to_owned(),
+            (None, Some(RunPhase::Never)) => format!(
+                "if the deployment is still running, the rollout continues by itself, otherwise {}",
+                self.automatic_retry.unwrap_or("it stands still")
+            ),
+            (None, Some(phase)) if phase.has_job() && is_fleet => {
+                "the rollout stands still, and the run fails if that lasts".to_owned()
+            }
+            (None, Some(phase))
+                if phase.has_job() && (has(FAILURE_BUDGET_SPENT) || has(NO_TIME_LEFT)) =>
+            {
+                "no more upgrades start in this run".to_owned()
+            }
+            (None, Some(phase)) if phase.has_job() => {
+                "the run continues with the nodes that need no action".to_owned()
+            }
+            (None, Some(RunPhase::JobDeleted)) => "the rollout stands still until you act: a deployer may count the deletion of the Job as a success, and then does not retry".to_owned(),
+            (None, _) => "the rollout stands still".to_owned(),
+        }
+    }
+
+    /// Returns whether waiting does no harm while the whole fleet waits. `remaining`: until the run
+    /// fails; `is_recorded`: whether the start of the wait is known.
+    pub(super) fn wait_until_failure(&self, remaining: &str, is_recorded: bool) -> WaitAnswer {
+        let unknown = if is_recorded { "" } else { "; the start of the wait is not recorded" };
+        let is_out =
+            |row: &&NodeRow| row.stage != NodeStage::Done && (row.cordoned || !row.driver_ready);
+        let out: Vec<String> =
+            self.nodes.iter().filter(is_out).map(|row| row.node.clone()).collect();
+        let nodes = match out.len() {
+            0 => "no node is out of service".to_owned(),
+            1 => format!("{} stays out of service", out[0]),
+            _ => format!("{} stay out of service", listed(&out)),
+        };
+        match self.automatic_retry {
+            // The next run releases nodes as this one does.
+            Some(retry) => WaitAnswer::Safe(format!(
+                "{nodes}; the run fails in {remaining}, and {retry}{unknown}"
+            )),
+            None => WaitAnswer::SafeFor(format!(
+                "only for {remaining} ({nodes}): then the run fails, and you must deploy the bundle again{unknown}"
+            )),
+        }
+    }
+
+    /// Says until when it is safe to wait; empty if no run can end.
+    pub(super) fn time_limit(&self) -> String {
+        let run = self.run.as_ref().filter(|run| run.phase.has_job());
+        let deadline = run.and_then(|run| run.deadline);
+        deadline.map_or_else(String::new, |deadline| {
+            if deadline <= self.at {
+                "until the run ends, at any moment".to_owned()
+            } else {
+                format!("until the time limit in {}", format_remaining(deadline, self.at))
+            }
+        })
+    }
+
+    /// Returns how the deployer starts the rollout again after a run that did not succeed. A hook
+    /// that starts during a pause starts no upgrade.
+    pub(super) fn retry_after_end(&self) -> Option<&'static str> {
+        let run = self.run.as_ref()?;
+        let has_failed = match run.phase {
+            RunPhase::Aborted | RunPhase::Lost => true,
+            RunPhase::Ended => run.verdict.is_some_and(|name| name != ExitCode::Success.name()),
+            RunPhase::Never
+            | RunPhase::Starting
+            | RunPhase::Running
+            | RunPhase::WaitsForLease
+            | RunPhase::BetweenPods
+            | RunPhase::JobDeleted => false,
+        };
+        let unknown = "a deployer that retries starts the rollout again";
+        if !has_failed || !self.pauses.is_empty() {
+            return None;
+        }
+        let knows_deployer = self.deploy_again.is_some();
+        self.automatic_retry.or_else(|| (!knows_deployer).then_some(unknown))
+    }
+
+    /// Returns whether waiting does no harm while nodes need action: a node that is out of service
+    /// stays so. `safe`: the text if there is none.
+    pub(super) fn harm_of_waiting(&self, safe: &str) -> WaitAnswer {
+        let is_out = |row: &&NodeRow| {
+            let is_affected = row.waiting.as_ref().is_some_and(BlockingCondition::is_stuck);
+            let is_left = !matches!(row.stage, NodeStage::Done | NodeStage::Deferred);
+            is_left && is_affected && (row.cordoned || !row.driver_ready)
+        };
+        let out: Vec<String> =
+            self.nodes.iter().filter(is_out).map(|row| row.node.clone()).collect();
+        if out.is_empty() {
+            return WaitAnswer::Safe(safe.to_owned());
+        }
+        let are = if out.len() == 1 { "is" } else { "are" };
+        WaitAnswer::Unsafe(format!("{} {are} out of service until you act", listed(&out)))
+    }
+}
