@@ -281,6 +281,10 @@ pub struct NestedComponent {
     /// Helm's condition: dotted paths, of which the first one that is set decides. A bundle sets
     /// the first one.
     pub conditions: Vec<String>,
+    /// Default tolerations that differ from those of the version that the catalog has, by their
+    /// paths below the key.
+    #[serde(default)]
+    pub default_tolerations: BTreeMap<String, Vec<serde_json::Value>>,
 }
 
 /// A kind of custom resource that the component's operator reads and its chart does not create.

@@ -94,8 +94,8 @@ fn add_part(
 /// The defaults of a chart, as far as the catalog has them.
 struct SchedulingDefaults<'a> {
     own: &'static Map<String, Value>,
-    /// The defaults of its sub-charts, by their keys.
-    nested: Vec<(&'a str, &'static Map<String, Value>)>,
+    /// Its sub-charts, with their defaults.
+    nested: Vec<(&'a NestedComponent, &'static Map<String, Value>)>,
     /// The default tolerations of sub-charts whose values the catalog does not have, by their
     /// paths.
     other: &'a BTreeMap<String, Vec<Value>>,
@@ -107,7 +107,7 @@ impl<'a> SchedulingDefaults<'a> {
         let inside = |nested: &'a NestedComponent| {
             let component = catalog::component(&nested.component)?;
             let version = component.closest_version(&nested.version);
-            Some((nested.key.as_str(), component.default_values(version)?))
+            Some((nested, component.default_values(version)?))
         };
         Self {
             own,
@@ -123,12 +123,15 @@ impl<'a> SchedulingDefaults<'a> {
     }
 
     fn list(&self, path: &str) -> &[Value] {
-        let mut below = self
-            .nested
-            .iter()
-            .filter_map(|(key, values)| lookup(values, path.strip_prefix(key)?.strip_prefix('.')?));
-        let found = lookup(self.own, path).or_else(|| below.next()).and_then(Value::as_array);
-        found.or_else(|| self.other.get(path)).map_or(&[], Vec::as_slice)
+        if let Some(own) = lookup(self.own, path).and_then(Value::as_array) {
+            return own;
+        }
+        let mut below = self.nested.iter().filter_map(|(nested, values)| {
+            let path = path.strip_prefix(nested.key.as_str())?.strip_prefix('.')?;
+            let listed = nested.default_tolerations.get(path);
+            listed.or_else(|| lookup(values, path).and_then(Value::as_array))
+        });
+        below.next().or_else(|| self.other.get(path)).map_or(&[], Vec::as_slice)
     }
 }
 

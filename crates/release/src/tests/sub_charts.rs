@@ -205,3 +205,33 @@ fn system_tolerations_add_to_those_of_sub_charts() {
         );
     }
 }
+
+/// The catalog has the values of newer versions, which no longer tolerate the older taint.
+#[test]
+fn system_tolerations_add_to_those_of_older_sub_charts() {
+    let equal =
+        |key: &str| json!({"key": key, "operator": "Equal", "value": "", "effect": "NoSchedule"});
+    let cases = [
+        ("network-operator", "24.1.1", "node-feature-discovery.master"),
+        ("network-operator", "24.7.1", "node-feature-discovery.master"),
+        ("network-operator", "25.1.0", "node-feature-discovery.master"),
+        ("nvidia-device-plugin", "0.17.4", "nfd.master"),
+        ("nvidia-device-plugin", "0.18.2", "nfd.master"),
+        ("nvidia-device-plugin", "0.19.3", "nfd.master"),
+    ];
+    for (name, version, place) in cases {
+        let values =
+            if name == "network-operator" { all_on() } else { json!({"gfd": {"enabled": true}}) };
+        let plan = planned(name, version, &values, &system_options());
+        let found = places(&upstream(&plan, name).values, "tolerations");
+        assert_eq!(
+            found[place],
+            json!([
+                equal("node-role.kubernetes.io/master"),
+                equal("node-role.kubernetes.io/control-plane"),
+                {"key": "system", "operator": "Exists"},
+            ]),
+            "{name} {version}"
+        );
+    }
+}
