@@ -19,7 +19,7 @@ pub(super) fn fleet_text(status: &RolloutStatus, width: usize) -> String {
         return String::new();
     }
     let is_optional = all.iter().all(|advice| advice.urgency == Urgency::Optional);
-    let title = if is_optional { "What you can do" } else { "What to do" };
+    let title = if is_optional { "If it does not resolve itself" } else { "What to do" };
     let mut text = format!("\n{title}:\n");
     let is_broken =
         |advice: &&Advice<'_>| matches!(advice.urgency, Urgency::Failed | Urgency::Stuck);

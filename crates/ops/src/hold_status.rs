@@ -73,7 +73,8 @@ impl HoldStatus {
 
     /// Describes who holds the node, for how long, if that is known, and why. `since`: since when.
     pub fn text_with_age(&self, since: Option<Timestamp>, now: Timestamp) -> String {
-        let age = since.map(|since| format!(" for {}", format_duration(now.duration_since(since))));
+        let age = since
+            .map(|since| format!(" for {} so far", format_duration(now.duration_since(since))));
         self.text_with(&age.unwrap_or_default())
     }
 
@@ -93,11 +94,20 @@ impl HoldStatus {
     /// Returns the remedy if no hook is running. `deployer`: who deployed the hook's release, if that
     /// is known.
     pub fn remedy(deployer: Option<&ReleaseDeployer>) -> Remedy {
-        let (place, command) = match deployer {
-            None => (" (in Flux, in Argo CD, or in a terminal or CI job)", None),
-            Some(ReleaseDeployer::Flux { .. }) => ("", Some("flux get helmreleases -A")),
-            Some(ReleaseDeployer::ArgoCd { .. }) => ("", Some("argocd app list")),
-            Some(ReleaseDeployer::Helm) => (" (in a terminal or CI job)", None),
+        let (deploying, command) = match deployer {
+            None => (
+                "the bundle is still being deployed (in Flux, in Argo CD, or in a terminal or CI job)",
+                None,
+            ),
+            Some(ReleaseDeployer::Flux { .. }) => {
+                ("Flux is still deploying", Some("flux get helmreleases -A"))
+            }
+            Some(ReleaseDeployer::ArgoCd { .. }) => {
+                ("Argo CD is still deploying", Some("argocd app list"))
+            }
+            Some(ReleaseDeployer::Helm) => {
+                ("the bundle is still being deployed (in a terminal or CI job)", None)
+            }
         };
         let deploy = match deployer {
             Some(ReleaseDeployer::Flux { namespace, .. }) => format!(
@@ -108,7 +118,7 @@ impl HoldStatus {
             }
         };
         let remedy = Remedy::words(format!(
-            "find out whether the deployment is still running{place}: if it is, wait: its last hook releases the nodes; if not, repair the release that failed, and {deploy}; only if you will not deploy it, run gpu-rollout abort, which releases the nodes with the driver that they have: NVIDIA's controller may then upgrade them",
+            "find out whether {deploying}: if so, wait: the last hook frees the nodes; if not, repair the Helm release that failed, and {deploy}; only if you will not deploy it, run gpu-rollout abort, which ends all rollouts and leaves the drivers unchanged: NVIDIA's controller may then upgrade them",
         ));
         match command {
             Some(command) => remedy.inspect(command),

@@ -44,7 +44,7 @@ impl RolloutStatus {
         match (self.retry_after_end(), phase) {
             (Some(retry), _) => retry.to_owned(),
             (None, Some(RunPhase::Never)) => format!(
-                "if the deployment is still running, the rollout continues by itself, otherwise {}",
+                "if the deployer is still at work, the rollout continues by itself, otherwise {}",
                 self.automatic_retry.unwrap_or("it stands still")
             ),
             (None, Some(phase)) if phase.has_job() && is_fleet => {

@@ -156,7 +156,7 @@ fn deploy_again(snapshot: &RolloutSnapshot) -> Remedy {
     let job = snapshot.target.release.as_deref().and_then(|release| release.split_once('/'));
     match job {
         Some((namespace, name)) if phase == RunPhase::Lost => Remedy::words(format!(
-            "find out why the Job ended (the next run replaces it), and {again}"
+            "find out now why the Job ended (the next run deletes it), and {again}"
         ))
         .inspect(format!("kubectl describe job -n {namespace} {name}")),
         _ => Remedy::words(again),

@@ -243,7 +243,7 @@ impl UpgradeReason {
     fn advice(&self) -> &'static str {
         match self {
             Self::Paused { .. } => {
-                "ask the user who paused whether the pause is still needed (of an annotation, only the reason is known); if it is not, run gpu-rollout resume, which lists the pauses and asks for confirmation; if there are several pauses, choose with --by, --selector or --all"
+                "ask the user who paused whether the pause is still needed (a pause by annotation shows no user); if it is not, run gpu-rollout resume, which lists the pauses and asks for confirmation; if there are several pauses, choose with --by, --selector or --all"
             }
             Self::Refused(StartRefusal::Paused { .. }) => {
                 "raise the limit and deploy again; gpu-rollout resume has no effect here"

@@ -34,7 +34,7 @@ pub(super) fn lines(status: &RolloutStatus) -> Vec<String> {
         let is_over = !run.phase.has_job() && run.phase != RunPhase::Never;
         if is_over && headline.attention != Attention::Done {
             lines.extend(status.deploy_again.iter().map(|how| format!("to deploy again: {how}")));
-        } else if status.fleet_wait_verdict.is_some() {
+        } else if status.fleet_wait_verdict.is_some() || !status.pauses.is_empty() {
             let how = status.deploy_again.iter();
             lines.extend(how.map(|how| format!("to deploy again after the run has failed: {how}")));
         }
@@ -85,7 +85,7 @@ fn run_text(run: &RunStatus, is_paused: bool, now: Timestamp) -> String {
             format!(
                 "ended {} ago with {verdict}; {}",
                 format_age(run.ended_at, now),
-                run.message.as_deref().unwrap_or_default()
+                run.message.as_deref().map(settled_text).unwrap_or_default()
             )
         }
         (RunPhase::Ended, None) => "ended".to_owned(),
@@ -101,6 +101,11 @@ fn run_text(run: &RunStatus, is_paused: bool, now: Timestamp) -> String {
         }
         (RunPhase::JobDeleted, _) => "ended without a result: its Job was deleted".to_owned(),
     }
+}
+
+/// Returns the message of a verdict without the word that "success" says.
+fn settled_text(message: &str) -> &str {
+    message.strip_prefix("settled: ").unwrap_or(message)
 }
 
 /// Describes the time limit of a run that has not ended, and what happens then.
@@ -124,7 +129,7 @@ fn time_limit(run: &RunStatus, status: &RolloutStatus) -> Option<String> {
     };
     let deployed = match status.automatic_retry {
         _ if !status.pauses.is_empty() => {
-            "To continue, run gpu-rollout resume, and deploy the bundle again".to_owned()
+            "To continue, run gpu-rollout resume, and deploy the bundle again: an automatic retry starts no upgrade during the pause".to_owned()
         }
         Some(retry) => {
             format!("Then {retry}; to continue at once after the failure, deploy the bundle again")
@@ -195,7 +200,7 @@ fn counts(status: &RolloutStatus) -> Vec<String> {
         (totals.done, "done"),
         (totals.in_progress, "in progress"),
         (totals.pending, "pending"),
-        (totals.unknown, "unknown (not checked)"),
+        (totals.unknown, "unknown (fleet waits)"),
         (totals.failed, "failed"),
         (totals.deferred, "deferred"),
     ];
@@ -233,12 +238,21 @@ fn fleet_wait(waiting: &BlockingCondition, now: Timestamp) -> String {
     format!("the whole fleet has been waiting{age}: {}: {}", waiting.reason, waiting.text)
 }
 
+/// Returns whether no run is in progress.
+fn has_no_job(status: &RolloutStatus) -> bool {
+    status.run.as_ref().is_some_and(|run| !run.phase.has_job())
+}
+
 /// Describes the ETA, or why there is none. The headline and the wait of the fleet are not
 /// repeated.
 fn eta(status: &RolloutStatus, attention: Attention) -> Option<String> {
     let totals = &status.totals;
     if let Some(missing) = &totals.no_eta {
         return match (attention, missing.reason) {
+            // An automatic retry starts the next run, too.
+            (Attention::ActionNeeded, _) if has_no_job(status) => {
+                Some("no ETA before the next run".to_owned())
+            }
             (Attention::ActionNeeded, _) => Some("no ETA before you act".to_owned()),
             (Attention::Paused, _) => Some("no ETA during the pause".to_owned()),
             (Attention::Aborted, _) => None,

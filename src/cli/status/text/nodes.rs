@@ -97,7 +97,7 @@ pub(in crate::cli::status) fn stage_text(row: &NodeRow) -> &'static str {
     let state = row.state.as_deref().filter(|_| row.stage == NodeStage::InProgress);
     match state {
         Some(state) => state_meaning(state),
-        None if row.stage == NodeStage::Unknown => "unknown (not checked)",
+        None if row.stage == NodeStage::Unknown => "unknown (fleet waits)",
         None => row.stage.name(),
     }
 }

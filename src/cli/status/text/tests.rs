@@ -182,7 +182,7 @@ fn cut_short(phase: RunPhase) -> RolloutStatus {
     let remedy = Remedy::words("deploy the bundle again: the rollout continues where it stopped");
     let remedy = if phase == RunPhase::Lost {
         Remedy::words(format!(
-            "find out why the Job ended (the next run replaces it), and {}",
+            "find out now why the Job ended (the next run deletes it), and {}",
             remedy.text
         ))
         .inspect("kubectl describe job -n gpu-operator gpu-operator-post")
@@ -250,7 +250,7 @@ fn pause(by: &str, selector: Option<&str>) -> PauseStatus {
 }
 
 fn paused_remedy() -> Remedy {
-    Remedy::words("ask the user who paused whether the pause is still needed (of an annotation, only the reason is known); if it is not, run gpu-rollout resume, which lists the pauses and asks for confirmation").run("gpu-rollout resume")
+    Remedy::words("ask the user who paused whether the pause is still needed (a pause by annotation shows no user); if it is not, run gpu-rollout resume, which lists the pauses and asks for confirmation").run("gpu-rollout resume")
 }
 
 fn only_paused() -> RolloutStatus {
