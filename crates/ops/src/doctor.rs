@@ -2,6 +2,7 @@
 //! is a [`RolloutSnapshot`] and the [`RolloutStatus`] that was computed from it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
@@ -313,10 +314,10 @@ fn waiting_for(
         .decision
         .waits
         .iter()
-        .chain(&snapshot.decision.ended)
+        .chain(snapshot.decision.ended.iter())
         .filter(|wait| is_meant(&wait.reason));
-    let meant: BTreeMap<&str, &str> =
-        decided.filter_map(|wait| Some((wait.node.as_deref()?, wait.reason.name()))).collect();
+    let meant: BTreeMap<Arc<str>, &str> =
+        decided.filter_map(|wait| Some((wait.node?, wait.reason.name()))).collect();
     let waits = |row: &&NodeRow| {
         // A node that waits only because no hook is running has another reason here.
         let own = row

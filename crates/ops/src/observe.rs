@@ -382,19 +382,12 @@ fn as_job(pod: &Workload) -> AwaitedPod {
 
 /// Returns the nodes whose pods may explain the wait: those that wait for something of their own.
 fn stuck(decision: &Decision) -> BTreeSet<String> {
-    let own = |wait: &&Wait| !wait.reason.waits_for_others();
+    let own = |wait: &Wait| !wait.reason.waits_for_others();
     let nodes = decision
         .waits
         .iter()
-        .chain(&decision.ended)
+        .chain(decision.ended.iter())
         .filter(own)
-        .filter_map(|wait| wait.node.as_deref());
-    decision
-        .focus
-        .iter()
-        .map(String::as_str)
-        .chain(nodes)
-        .take(FOCUS_LIMIT)
-        .map(str::to_owned)
-        .collect()
+        .filter_map(|wait| wait.node.map(|node| node.to_string()));
+    decision.focus.iter().cloned().chain(nodes).take(FOCUS_LIMIT).collect()
 }

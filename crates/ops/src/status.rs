@@ -236,7 +236,11 @@ pub fn status(snapshot: &RolloutSnapshot) -> RolloutStatus {
     let mut nodes = decided.progress(observed, snapshot.settings.driver);
     for node in &mut nodes {
         // The engine tolerates the plugin only because no hook is running that replaces it.
-        if node.wait.is_some_and(|wait| waiting::needs_hook_for_plugin(snapshot, &wait.reason)) {
+        if node
+            .wait
+            .as_ref()
+            .is_some_and(|wait| waiting::needs_hook_for_plugin(snapshot, &wait.reason))
+        {
             node.stage = NodeStage::Pending;
         }
     }
@@ -271,7 +275,7 @@ pub fn status(snapshot: &RolloutSnapshot) -> RolloutStatus {
             .fleet_waits()
             .next()
             .and_then(|wait| waiting::fleet_verdict(&wait.reason, snapshot)),
-        fleet: decided.fleet_waits().map(|wait| waiting::fleet(snapshot, wait)).collect(),
+        fleet: decided.fleet_waits().map(|wait| waiting::fleet(snapshot, &wait)).collect(),
         nodes: rows,
         notes: snapshot
             .decision

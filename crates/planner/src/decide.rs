@@ -199,7 +199,7 @@ fn stages(
         None => all(&draft),
     };
     let drivers = census.drivers;
-    if let Err(reason) = draft.settles(drivers) {
+    if let Err(reason) = draft.settles(drivers, unchanged.is_some()) {
         // Nodes are not assessed while the operator has not acted on the newest spec: they would
         // seem current.
         draft.memory.assessed.end();
@@ -235,7 +235,7 @@ fn stages(
     let forecast = ControllerForecast::new(&fleet, &mut draft.memory, last.as_ref(), controller);
     if let Some(forecast) = &forecast {
         census.examine(forecast.concerned().iter().map(String::as_str));
-        let others = forecast.describe_common_wait(&mut census.kept);
+        let others = forecast.describe_common_wait(&mut census.kept, &census.listed);
         census.examine(others.iter().map(|name| &**name));
     }
     let mut nodes = RunNodes::assessed(census, &fleet);

@@ -3,6 +3,7 @@
 //! agree.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -141,10 +142,10 @@ pub struct DecidedNodes<'a> {
 impl<'a> DecidedNodes<'a> {
     /// Returns the reasons for which the whole fleet waits, or for which the run ended. The quiet
     /// period is not one of them.
-    pub fn fleet_waits(self) -> impl Iterator<Item = &'a Wait> {
+    pub fn fleet_waits(self) -> impl Iterator<Item = Wait> + 'a {
         self.waits
             .iter()
-            .chain(self.ended)
+            .chain(self.ended.iter())
             .filter(|wait| wait.node.is_none() && !matches!(*wait.reason, Reason::Quiet { .. }))
     }
 
@@ -154,44 +155,47 @@ impl<'a> DecidedNodes<'a> {
         let own = self
             .waits
             .iter()
-            .chain(self.ended)
-            .filter_map(|wait| Some((wait.node.as_deref()?, wait)));
-        let own: BTreeMap<&str, &Wait> = own.collect();
+            .chain(self.ended.iter())
+            .filter_map(|wait| Some((wait.node.clone()?, wait)));
+        let mut own: BTreeMap<Arc<str>, Wait> = own.collect();
         let mut nodes: BTreeMap<&str, &ObservedNode> =
             driver_nodes(observed, driver).map(|node| (node.name.as_str(), node)).collect();
-        nodes.extend(own.keys().filter_map(|name| Some((*name, observed.nodes.get(name)?))));
+        nodes.extend(own.keys().filter_map(|name| {
+            let node = observed.nodes.get(name)?;
+            Some((node.name.as_str(), node))
+        }));
         nodes
             .into_values()
-            .map(|node| self.node_progress(node, own.get(node.name.as_str()).copied(), driver))
+            .map(|node| self.node_progress(node, own.remove(node.name.as_str()), driver))
             .collect()
     }
 
     fn node_progress(
         self,
         node: &'a ObservedNode,
-        own: Option<&'a Wait>,
+        own: Option<Wait>,
         driver: Driver,
     ) -> NodeProgress<'a> {
         let now_in = state(node, driver);
         let stage = NodeStage::from_wait(
-            own,
+            own.as_ref(),
             self.outcomes.get(&node.name).copied(),
             now_in.as_deref(),
             self.assessed,
         );
-        let wait =
-            own.or_else(|| self.fleet_waits().next().filter(|_| stage == NodeStage::Unknown));
         let record = self.records.get(&node.name);
         let recorded = || record.and_then(|record| record.steps.first()).map(|step| step.at);
         NodeProgress {
             node,
             stage,
-            wait,
             // It is unknown when, or whether, a node that is not Ready comes back, or a driver
             // whose container fails becomes ready.
             moves: node.ready
-                && own.is_some_and(|wait| wait.reason.resolves_itself() && !is_failing(wait)),
-            waits_since: own.map(|wait| wait.since),
+                && own
+                    .as_ref()
+                    .is_some_and(|wait| wait.reason.resolves_itself() && !is_failing(wait)),
+            waits_since: own.as_ref().map(|wait| wait.since),
+            wait: own.or_else(|| self.fleet_waits().next().filter(|_| stage == NodeStage::Unknown)),
             started: read(node, driver.traits())
                 .record()
                 .map(|record| record.started)
@@ -218,7 +222,7 @@ pub struct NodeProgress<'a> {
     pub state: Option<String>,
     /// The reason for which it waits, or for its outcome. If the node was not assessed, the reason
     /// for which the whole fleet waits.
-    pub wait: Option<&'a Wait>,
+    pub wait: Option<Wait>,
     /// Whether it is Ready, and its wait can end without manual action.
     pub moves: bool,
     /// Start of its upgrade, if it is recorded.
@@ -240,7 +244,7 @@ impl NodeProgress<'_> {
     /// Returns whether the node waits until it gets a slot.
     fn is_queued(&self) -> bool {
         self.stage == NodeStage::Pending
-            && self.wait.is_none_or(|wait| wait.reason.waits_for_turn())
+            && self.wait.as_ref().is_none_or(|wait| wait.reason.waits_for_turn())
     }
 
     /// Returns the start of what the pace measures. A wait that needs no slot, such as for the

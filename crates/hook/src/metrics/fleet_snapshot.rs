@@ -84,7 +84,7 @@ impl FleetSnapshot {
             );
         }
         let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
-        for wait in nodes.iter().filter_map(|progress| progress.wait) {
+        for wait in nodes.iter().filter_map(|progress| progress.wait.as_ref()) {
             *reasons.entry(wait.reason.name()).or_default() += 1;
         }
         for (reason, count) in reasons {
@@ -113,7 +113,7 @@ impl FleetSnapshot {
             samples.add(&table::EXPECTED_END, [], seconds(end));
         }
         // A wait that took too long ended the run, so it is in `ended`.
-        let fleet = self.waits.iter().chain(&self.ended).filter(|wait| wait.node.is_none());
+        let fleet = self.waits.iter().chain(self.ended.iter()).filter(|wait| wait.node.is_none());
         let since: BTreeMap<&str, Timestamp> =
             fleet.map(|wait| (wait.reason.name(), wait.since)).collect();
         for (reason, since) in since {
@@ -137,7 +137,7 @@ impl FleetSnapshot {
     ) {
         let name = progress.node.name.as_str();
         // A wait of the whole fleet has one series instead of one for each node.
-        if let Some(wait) = progress.wait.filter(|wait| wait.node.is_some()) {
+        if let Some(wait) = progress.wait.as_ref().filter(|wait| wait.node.is_some()) {
             let resolves_itself = if wait.reason.resolves_itself() { "true" } else { "false" };
             samples.add(
                 &table::NODE_SINCE,

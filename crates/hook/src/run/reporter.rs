@@ -75,7 +75,7 @@ impl<'a> RunReporter<'a> {
         if now >= self.progress_at {
             self.progress_at = later(now, PROGRESS);
             let done = decision.outcomes.len();
-            let next = decision.waits.first().map(ToString::to_string).unwrap_or_default();
+            let next = decision.waits.first().map(|wait| wait.to_string()).unwrap_or_default();
             tracing::info!(done, waiting = decision.waits.len(), next, deadline = %format_args!("{deadline:.0}"), "progress");
         }
     }

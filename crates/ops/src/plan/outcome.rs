@@ -1,6 +1,7 @@
 //! Summarizes the runs of a prediction.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -206,10 +207,10 @@ fn nodes(
     report: &SimulationReport,
     pods: &[PlannedEviction],
 ) -> Vec<PlannedNode> {
-    let waiting: BTreeMap<&str, String> = report
+    let waiting: BTreeMap<Arc<str>, String> = report
         .waits
         .iter()
-        .filter_map(|wait| Some((wait.node.as_deref()?, wait.reason.to_string())))
+        .filter_map(|wait| Some((wait.node?, wait.reason.to_string())))
         .collect();
     let node = |(name, step): (&String, &NodeStep)| {
         let (begins, ends_at) = span(report, name);

@@ -56,7 +56,7 @@ pub(super) fn row(
     sources: &WaitStartSources<'_>,
     progress: &NodeProgress<'_>,
 ) -> NodeRow {
-    let NodeProgress { node, stage, ref state, wait, .. } = *progress;
+    let NodeProgress { node, stage, ref state, ref wait, .. } = *progress;
     let operands = sources.operands;
     let driver = snapshot.settings.driver;
     let pod = operands.driver_pod(node);
@@ -81,7 +81,7 @@ pub(super) fn row(
         driver_ready: pod.as_ref().map_or(wanted.is_none(), |pod| pod.pod.ready),
         plugin: plugin(snapshot, operands, node),
         held: HoldStatus::find(snapshot, node),
-        waiting: wait.map(waiting),
+        waiting: wait.as_ref().map(waiting),
         end: None,
     }
 }

@@ -10,8 +10,7 @@ use crate::action::PodEviction;
 use crate::memory::{RequestedDeletion, RunMemory};
 use crate::note::DecisionNote;
 use crate::pods::eviction_retry::{self, EvictionHistory};
-use crate::reason::{Reason, Wait};
-use crate::waits;
+use crate::reason::Reason;
 use contract::record::{NodeOutcome, NodeRecord};
 use observed::ObservedNode;
 use observed::named::Named;
@@ -358,15 +357,11 @@ fn stalls_are_over(nodes: &RunNodes<'_>) -> bool {
 /// Sets the wait of a node, or the reason for which it failed or was deferred.
 fn set_waits(node: &RunNode<'_>, kept: &mut KeptNodes) {
     let NodeEnding { outcome, reason, since } = &node.ending;
-    let wait = reason.as_ref().zip(*since).map(|(reason, since)| Wait {
-        node: Some(Arc::clone(node.name)),
-        reason: Arc::clone(reason),
-        since,
-    });
-    let of = |wanted: Option<NodeOutcome>| wait.as_ref().filter(|_| *outcome == wanted);
-    waits::set(&mut kept.waits, node.name, of(None));
-    waits::set(&mut kept.failures, node.name, of(Some(NodeOutcome::Failed)));
-    waits::set(&mut kept.deferred, node.name, of(Some(NodeOutcome::Deferred)));
+    let wait = reason.as_ref().zip(*since);
+    let of = |wanted: Option<NodeOutcome>| wait.filter(|_| *outcome == wanted);
+    kept.waits.set(node.name, of(None));
+    kept.failures.set(node.name, of(Some(NodeOutcome::Failed)));
+    kept.deferred.set(node.name, of(Some(NodeOutcome::Deferred)));
 }
 
 fn set(outcomes: &mut Named<NodeOutcome>, name: &Arc<str>, outcome: Option<NodeOutcome>) {
@@ -397,7 +392,7 @@ fn finish<'n>(
     }
     // Retries on a node that has failed do not keep the run from ending.
     let tried_again = |action: &Action| {
-        !matches!(action, Action::PatchNode(_)) && draft.ended.nodes.contains_key(action.node())
+        !matches!(action, Action::PatchNode(_)) && draft.ended.nodes.contains(action.node())
     };
     let pending = actions.iter().any(|action| !tried_again(action));
     let assessed = outcomes.is_some();

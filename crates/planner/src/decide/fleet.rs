@@ -58,15 +58,16 @@ impl<'a> FleetDraft<'a> {
     }
 
     /// Checks that the operator has observed the live spec, if a task settles drivers. `drivers`:
-    /// number of nodes that need the driver.
+    /// number of nodes that need the driver; `is_same_fleet`: whether nothing has changed since the
+    /// last decision that concerns all nodes.
     ///
     /// # Errors
     /// The reason for which the fleet waits.
-    pub(super) fn settles(&mut self, drivers: usize) -> Result<(), Reason> {
+    pub(super) fn settles(&mut self, drivers: usize, is_same_fleet: bool) -> Result<(), Reason> {
         if !self.settings.has(Task::Settle) {
             return Ok(());
         }
-        let quiet = self.operator_is_unchanged();
+        let quiet = self.operator_is_unchanged(is_same_fleet);
         let age = ObservationAge { since: self.memory.taken_over_at, now: self.now };
         let led = observed_spec(self.observed, self.settings, drivers > 0, age);
         if let Some(lease) = &self.observed.operator_lease
@@ -85,12 +86,15 @@ impl<'a> FleetDraft<'a> {
 
     /// Checks that the operator has been the leader, and has left its DaemonSets and its spec
     /// unchanged, for a while.
-    fn operator_is_unchanged(&mut self) -> Result<(), Reason> {
+    fn operator_is_unchanged(&mut self, is_same_fleet: bool) -> Result<(), Reason> {
         if self.settings.driver != Driver::Gpu {
             return Ok(());
         }
-        let activity =
-            OperatorActivity::updated(self.memory.operator.as_ref(), self.observed, self.now);
+        let known = self.memory.operator.take();
+        let activity = match known {
+            Some(known) if is_same_fleet && known.is_led_by(self.observed) => known,
+            known => OperatorActivity::updated(known.as_ref(), self.observed, self.now),
+        };
         let since = activity.since;
         let settled = self.memory.settled_version.as_deref();
         let renders_until = activity
@@ -280,7 +284,7 @@ impl<'a> FleetDraft<'a> {
         // A missing configuration must not end a run that still has drivers and DRA plugins to
         // handle.
         let sees_to_drivers =
-            || self.waits.nodes.values().any(|wait| !wait.reason.is_device_plugins());
+            || self.waits.nodes.reasons().any(|reason| !reason.is_device_plugins());
         let held_back =
             matches!(reason, Reason::ConfigMissing { .. } | Reason::ConfigNotApplied { .. })
                 && sees_to_drivers();

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::drive_upgrade::start_limits::{ThrottledFleet, ThrottledNode};
-use crate::reason::{Reason, Wait};
+use crate::reason::Reason;
+use crate::waits::NodeWaits;
 use contract::record::NodeOutcome;
 use observed::named::Named;
 
@@ -26,9 +27,9 @@ pub(super) struct KeptNodes {
     /// Sums over the known nodes.
     pub(super) sums: NodeSums,
     pub(super) outcomes: Named<NodeOutcome>,
-    pub(super) waits: Named<Wait>,
-    pub(super) failures: Named<Wait>,
-    pub(super) deferred: Named<Wait>,
+    pub(super) waits: NodeWaits,
+    pub(super) failures: NodeWaits,
+    pub(super) deferred: NodeWaits,
 }
 
 /// The results for a node.
@@ -155,9 +156,9 @@ impl KeptNodes {
         self.unsettled.remove(name);
         self.known.remove(name);
         self.outcomes.remove(name);
-        self.waits.remove(name);
-        self.failures.remove(name);
-        self.deferred.remove(name);
+        for waits in [&mut self.waits, &mut self.failures, &mut self.deferred] {
+            waits.remove(name);
+        }
     }
 
     /// Returns whether a node is part of the decision.

@@ -340,10 +340,9 @@ impl<'a> RunNodes<'a> {
             return false;
         }
         let known = self.kept.waits.get(name).filter(|wait| wait.reason.name() == reason.name());
-        let Some(known) = known else { return false };
-        if !Arc::ptr_eq(&known.reason, reason) && known.reason != *reason {
-            let wait = Wait { reason: Arc::clone(reason), ..known.clone() };
-            self.kept.waits.insert(name, wait);
+        let Some(Wait { node: Some(node), reason: known, since }) = known else { return false };
+        if !Arc::ptr_eq(&known, reason) && known != *reason {
+            self.kept.waits.set(&node, Some((reason, since)));
         }
         true
     }
@@ -354,25 +353,20 @@ impl<'a> RunNodes<'a> {
         if !self.fleet.is_only_described(next) || known.name() != next.name() {
             return false;
         }
-        let has_reason = |wait: &Wait| Arc::ptr_eq(&wait.reason, known);
-        let examined = self
-            .listed
-            .iter()
-            .filter(|node| self.kept.waits.get(node.name).is_some_and(has_reason));
+        let waits = &self.kept.waits;
+        let has_reason = |node: &&RunNode<'_>| {
+            waits.reason(node.name).is_some_and(|reason| Arc::ptr_eq(reason, known))
+        };
+        let examined = self.listed.iter().filter(has_reason).count();
         // Only candidates have this reason, and a node that is none any more is examined.
-        let waiting = self.kept.waits.values().filter(|wait| has_reason(wait)).count();
-        waiting - examined.count() == self.kept.sums.candidates.len()
+        waits.waiting_for(known) - examined == self.kept.sums.candidates.len()
     }
 
     /// Replaces the reason of all nodes that have this one.
     pub(super) fn describe_candidates(&mut self, known: &Arc<Reason>, next: &Arc<Reason>) {
-        if Arc::ptr_eq(known, next) {
-            return;
+        if !Arc::ptr_eq(known, next) {
+            self.kept.waits.replace(known, next);
         }
-        self.kept.waits.update(|_, wait| {
-            let has_reason = Arc::ptr_eq(&wait.reason, known);
-            has_reason.then(|| Wait { reason: Arc::clone(next), ..wait.clone() })
-        });
     }
 
     /// Examines more nodes of the decision, whose previous results count.

@@ -197,7 +197,7 @@ fn wait_that_needs_no_slot_ends_or_is_late() {
             node: &nodes[0],
             stage: NodeStage::Pending,
             state: None,
-            wait: Some(&wait),
+            wait: Some(wait.clone()),
             moves: true,
             started: None,
             ended: None,

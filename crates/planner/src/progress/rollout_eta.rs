@@ -115,11 +115,11 @@ impl fmt::Display for NoEta {
 ///
 /// # Errors
 /// At least one node has no estimate.
-pub fn rollout_eta<'a>(
+pub fn rollout_eta(
     nodes: &[NodeProgress<'_>],
     ends: &BTreeMap<String, NodeForecast>,
     pace: RolloutPace,
-    mut fleet_waits: impl Iterator<Item = &'a Wait>,
+    mut fleet_waits: impl Iterator<Item = Wait>,
     (has_job, now): (bool, Timestamp),
 ) -> Result<Option<Timestamp>, NoEta> {
     let mut open: Vec<&NodeProgress<'_>> = nodes.iter().filter(|node| node.is_open()).collect();
@@ -153,8 +153,8 @@ fn no_eta(progress: &NodeProgress<'_>, pace: RolloutPace, now: Timestamp) -> NoE
         return NoEta::NodeNotReady { node };
     }
     if !progress.moves {
-        let reason = progress.wait.map_or("Unknown", |wait| wait.reason.name());
-        return if progress.wait.is_some_and(super::is_failing) {
+        let reason = progress.wait.as_ref().map_or("Unknown", |wait| wait.reason.name());
+        return if progress.wait.as_ref().is_some_and(super::is_failing) {
             NoEta::NodeFails { node, reason }
         } else {
             NoEta::NodeStuck { node, reason }

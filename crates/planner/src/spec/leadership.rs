@@ -69,8 +69,7 @@ struct ObservedLeader {
 impl ObservedLeader {
     fn seen(before: Option<&Self>, observed: &Observed, now: Timestamp) -> Self {
         let lease = observed.operator_lease.as_ref();
-        let (holder, daemon_sets) =
-            (lease.map(|lease| lease.holder.clone()).unwrap_or_default(), daemon_sets(observed));
+        let (holder, daemon_sets) = (holder(observed).to_owned(), daemon_sets(observed));
         if let Some(before) = before.filter(|before| before.holder == holder) {
             let renders = before.renders || before.daemon_sets != daemon_sets;
             return Self { holder, since: before.since, daemon_sets, renders };
@@ -95,6 +94,11 @@ impl OperatorActivity {
             since: Timestamp::MIN,
             leader: ObservedLeader::seen(None, observed, Timestamp::MIN),
         }
+    }
+
+    /// Returns whether the same leader leads.
+    pub fn is_led_by(&self, observed: &Observed) -> bool {
+        self.leader.holder == holder(observed)
     }
 
     /// Returns until when the leader is expected to render its DaemonSets, if the operator's
@@ -123,9 +127,12 @@ impl OperatorActivity {
 
 /// Returns a text of the leader, the specs and the rendered objects.
 fn mark(observed: &Observed) -> String {
-    let holder =
-        observed.operator_lease.as_ref().map(|lease| lease.holder.as_str()).unwrap_or_default();
-    format!("{holder} {}{}", fingerprint(observed), daemon_sets(observed))
+    format!("{} {}{}", holder(observed), fingerprint(observed), daemon_sets(observed))
+}
+
+/// Returns the leader; empty if there is none.
+fn holder(observed: &Observed) -> &str {
+    observed.operator_lease.as_ref().map(|lease| lease.holder.as_str()).unwrap_or_default()
 }
 
 /// Returns each DaemonSet's generation and hash. DaemonSets that need no pod are excluded: with

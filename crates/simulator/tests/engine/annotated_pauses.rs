@@ -45,7 +45,7 @@ fn drive_starts_no_annotated_node() {
     }
     assert_eq!(revisions(&mut driven), [revision("old"), revision("new")]);
     let last = driven.last.as_ref().expect("a decision");
-    assert!(is_paused(reason_of(last, "gpu-0")), "{:?}", last.waits);
+    assert!(is_paused(&reason_of(last, "gpu-0")), "{:?}", last.waits);
     driven.fleet.node("gpu-0").annotations.remove(ANNOTATION);
     driven.run();
     assert_eq!(revisions(&mut driven), [revision("new"), revision("new")]);
@@ -61,7 +61,7 @@ fn assist_holds_annotated_node_and_releases_it() {
     }
     assert!(has_hold(fleet.node("gpu-0"), Driver::Gpu));
     assert!(!hold::is_held(fleet.node("gpu-1"), Driver::Gpu));
-    assert!(is_paused(reason_of(&fleet.decide(1), "gpu-0")));
+    assert!(is_paused(&reason_of(&fleet.decide(1), "gpu-0")));
     fleet.node("gpu-0").annotations.remove(ANNOTATION);
     fleet.node("gpu-0").version = "2".into();
     for action in fleet.decide(2).actions {
@@ -116,7 +116,7 @@ fn observe_reports_pause_that_it_cannot_enforce() {
     fleet.settings.tasks = vec![Task::Settle];
     let decision = fleet.decide(0);
     assert_eq!(decision.actions, []);
-    assert!(!is_paused(reason_of(&decision, "gpu-0")), "{:?}", decision.waits);
+    assert!(!is_paused(&reason_of(&decision, "gpu-0")), "{:?}", decision.waits);
     let is_noted = |note: &DecisionNote| matches!(note, DecisionNote::PauseNotHeld { node, others: 0, .. } if **node == *"gpu-0");
     assert!(decision.notes.iter().any(is_noted), "{:?}", decision.notes);
     let label = Driver::Gpu.traits().skip_label;

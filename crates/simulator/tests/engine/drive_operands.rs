@@ -52,7 +52,7 @@ fn gpu_lost_in_upgrade_is_reported_or_fails() {
         {
             assert_eq!(*message, one_gpu_less().to_string());
         } else {
-            assert_eq!(*reason_of(&decision, "gpu-1"), one_gpu_less());
+            assert_eq!(reason_of(&decision, "gpu-1"), one_gpu_less());
         }
         let reason =
             if setting == MissingGpus::Fail { "gpu-1:UpgradeFailed" } else { "gpu-1:GpusDegraded" };

@@ -34,7 +34,7 @@ fn gpu_operator_2509_waiting_nodes_name_the_failed_slot_holder() {
     }
     let decision = fleet.decide(0);
     for node in ["gpu-1", "gpu-2", "gpu-3", "gpu-4", "gpu-5"] {
-        let reason = reason_of(&decision, node);
+        let reason = &reason_of(&decision, node);
         let Reason::DriverOutOfDate { why: Some(why), .. } = reason else {
             panic!("{node}: {reason}")
         };

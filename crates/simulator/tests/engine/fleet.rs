@@ -415,7 +415,7 @@ pub(crate) fn replaced(decision: &Decision) -> Vec<&str> {
 
 /// Returns the reasons of a decision's waits, with their nodes.
 pub(crate) fn waits(decision: &Decision) -> Vec<String> {
-    let text = |wait: &planner::reason::Wait| {
+    let text = |wait: planner::reason::Wait| {
         format!("{}:{}", wait.node.as_deref().unwrap_or("*"), wait.reason.name())
     };
     decision.waits.iter().map(text).collect()
@@ -431,23 +431,23 @@ pub(crate) fn named(verdict: &Verdict) -> Vec<String> {
 }
 
 /// Returns the reason of a node in the decision: of its wait, its end, or its tolerated problem.
-pub(crate) fn reason_of<'a>(decision: &'a Decision, node: &str) -> &'a Reason {
+pub(crate) fn reason_of(decision: &Decision, node: &str) -> Reason {
     let waits = decision
         .waits
         .iter()
-        .chain(&decision.ended)
-        .map(|wait| (wait.node.as_deref(), &wait.reason));
-    let tolerated = |note: &'a DecisionNote| {
+        .chain(decision.ended.iter())
+        .filter_map(|wait| Some((wait.node?, wait.reason)));
+    let tolerated = |note: &DecisionNote| {
         let (DecisionNote::Tolerated { reason, .. } | DecisionNote::FailedBefore { reason, .. }) =
             note
         else {
             return None;
         };
-        Some((note.node(), reason))
+        Some((note.node()?.into(), std::sync::Arc::clone(reason)))
     };
     let notes = decision.notes.iter().filter_map(tolerated);
     waits
         .chain(notes)
-        .find(|(found, _)| *found == Some(node))
-        .map_or_else(|| panic!("nothing of {node}"), |(_, reason)| &**reason)
+        .find(|(found, _)| **found == *node)
+        .map_or_else(|| panic!("nothing of {node}"), |(_, reason)| Reason::clone(&reason))
 }

@@ -29,7 +29,7 @@ fn record() -> &'static str {
 
 /// Returns the nodes that wait with this reason.
 fn waiting<'a>(decision: &Decision, observed: &'a Observed, name: &str) -> Vec<&'a ObservedNode> {
-    let of = |wait: &&planner::reason::Wait| wait.reason.name() == name;
+    let of = |wait: &planner::reason::Wait| wait.reason.name() == name;
     decision
         .waits
         .iter()

@@ -176,7 +176,7 @@ fn bump_is_followed_from_policy_to_last_node() {
     fleet.settings.expected.ofed_driver_version = Some(NEW.into());
     let decision = fleet.decide(0);
     assert_eq!(
-        decision.waits[0].reason.to_string(),
+        decision.waits.at(0).reason.to_string(),
         format!(
             "spec.ofedDriver.version of NicClusterPolicy `nic-cluster-policy` is `{OLD}`, but must be `{NEW}`"
         )
@@ -217,7 +217,7 @@ fn reported_generation_of_operator_counts_only_for_itself() {
     policy(&mut fleet).observed_generation = Some(6);
     let decision = fleet.decide(0);
     assert_eq!(
-        decision.waits[0].reason.to_string(),
+        decision.waits.at(0).reason.to_string(),
         "the operator has not observed the newest spec: observedGeneration of condition Ready of nicclusterpolicy/nic-cluster-policy is `6`, expected `7`"
     );
     policy(&mut fleet).observed_generation = Some(7);
@@ -267,9 +267,9 @@ fn failed_node_has_advice_and_skipped_is_deferred() {
     assert_eq!(decision.outcomes["nic-2"], NodeOutcome::Deferred);
     fleet.pass(600);
     let decision = fleet.decide(615);
-    assert_eq!(*reason_of(&decision, "nic-1"), Reason::UpgradeFailed { trouble: None });
+    assert_eq!(reason_of(&decision, "nic-1"), Reason::UpgradeFailed { trouble: None });
     assert_eq!(
-        *reason_of(&decision, "nic-2"),
+        reason_of(&decision, "nic-2"),
         Reason::Skipped { label: names::OFED_UPGRADE_SKIP_LABEL }
     );
     let verdict = decision.verdict.expect("over");

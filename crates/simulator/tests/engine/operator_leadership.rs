@@ -61,7 +61,7 @@ fn silent_leader_is_not_trusted() {
     held_by(&mut fleet, OPERATOR_POD, 0, None);
     let decision = fleet.decide(0);
     assert!(
-        matches!(&*decision.waits[0].reason, Reason::OperatorNotSeen { .. }),
+        matches!(&*decision.waits.at(0).reason, Reason::OperatorNotSeen { .. }),
         "not seen to renew so far"
     );
     for second in 1..10 {
@@ -75,7 +75,7 @@ fn silent_leader_is_not_trusted() {
     held_by(&mut fleet, OPERATOR_POD, 25, Some(9));
     let decision = fleet.decide(25);
     assert!(
-        matches!(&*decision.waits[0].reason, Reason::OperatorNotLeading { silent: true, .. }),
+        matches!(&*decision.waits.at(0).reason, Reason::OperatorNotLeading { silent: true, .. }),
         "15 s without a renewal"
     );
 }
@@ -106,7 +106,7 @@ fn olm_lease_is_waited_for() {
         });
         let decision = fleet.decide(second);
         assert!(
-            !matches!(&*decision.waits[0].reason, Reason::OperatorNotLeading { .. }),
+            !matches!(&*decision.waits.at(0).reason, Reason::OperatorNotLeading { .. }),
             "{second}: it may still live"
         );
         assert_eq!(decision.verdict, None, "{second}: it was not seen to live");

@@ -26,7 +26,7 @@ fn told(report: &SimulationReport) -> String {
     );
     writeln!(text, "{:>8} {verdict}\n", SecondsText(report.duration).to_string())
         .expect("a String takes it");
-    for wait in &report.waits {
+    for wait in report.waits.iter() {
         writeln!(text, "waits: {wait}").expect("a String takes it");
     }
     let deaths = report.outcomes.iter().map(|(node, outcome)| format!("{node} {outcome:?}"));

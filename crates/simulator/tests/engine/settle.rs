@@ -45,7 +45,7 @@ fn chart_bump_alone_is_seen_by_its_label() {
     let decision = fleet.decide(0);
     assert_eq!(waits(&decision), ["*:SpecNotObserved"]);
     assert_eq!(
-        decision.waits[0].reason.to_string(),
+        decision.waits.at(0).reason.to_string(),
         "the operator has not observed the newest spec: label helm.sh/chart of daemonset/nvidia-driver-daemonset is \
          `gpu-operator-v25.10.1`, expected `gpu-operator-v26.3.1`"
     );
@@ -137,7 +137,7 @@ fn failed_nodes_fail_the_run_after_others_finish() {
     fleet.pass(820);
     let decision = fleet.decide(835);
     let trouble = Some("nvidia-driver-ctr: CrashLoopBackOff".to_owned());
-    assert_eq!(*reason_of(&decision, "gpu-1"), Reason::UpgradeFailed { trouble });
+    assert_eq!(reason_of(&decision, "gpu-1"), Reason::UpgradeFailed { trouble });
     let verdict = decision.verdict.expect("over");
     assert_eq!(
         (verdict.code, named(&verdict)),
@@ -296,7 +296,7 @@ fn chart_and_hook(fleet: &mut Fleet, installed: &str, version: &str) {
 fn new_values_on_old_chart_were_called_settled() {
     let mut fleet = Fleet::at_rest(1);
     chart_and_hook(&mut fleet, "gpu-operator-v25.10.1", "v26.3.1");
-    let reason = fleet.decide(0).waits[0].reason.to_string();
+    let reason = fleet.decide(0).waits.at(0).reason.to_string();
     assert_eq!(
         reason,
         "deployment/gpu-operator is from chart `gpu-operator-v25.10.1`, but this hook expects chart version `v26.3.1`"
@@ -350,7 +350,7 @@ fn a_mismatch_names_field_expected_found_and_manager() {
     let mut fleet = Fleet::at_rest(1);
     fleet.settings.expected.driver_version = Some(NEW.into());
     fleet.policy().driver_field_manager = Some("kubectl-edit".into());
-    let reason = fleet.decide(0).waits[0].reason.to_string();
+    let reason = fleet.decide(0).waits.at(0).reason.to_string();
     assert_eq!(
         reason,
         format!(

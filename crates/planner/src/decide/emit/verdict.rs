@@ -127,16 +127,14 @@ impl RunState<'_> {
     }
 
     /// Returns the reasons for which nodes, or the fleet, failed.
-    fn failures(&self) -> impl Iterator<Item = &Wait> {
-        self.fleet.ended.nodes.values().chain(&self.fleet.ended.fleet)
+    fn failures(&self) -> impl Iterator<Item = Wait> + Clone + '_ {
+        self.fleet.ended.nodes.iter().chain(self.fleet.ended.fleet.iter().cloned())
     }
 
     fn has_failures(&self) -> bool {
         self.failures().next().is_some()
     }
 
-    /// Returns the verdict if the time of a reason of the whole fleet is over. Failed nodes do not
-    /// keep the others from finishing.
     /// Returns when the run fails because the whole fleet has waited for longer than the grace time.
     fn fleet_fails_at(&self) -> Option<Timestamp> {
         let failure = self.fleet.ended.fleet.first()?;
@@ -182,7 +180,7 @@ impl RunState<'_> {
     fn settled(&self) -> Verdict {
         // Failed nodes come before plugins that did not come back; within an exit code, the order
         // is that of the nodes.
-        let mut failures: Vec<Wait> = self.failures().cloned().collect();
+        let mut failures: Vec<Wait> = self.failures().collect();
         failures.sort_by_key(|failure| {
             (failure.reason.exit_code() != ExitCode::NodesFailed, failure.reason.waits_for_others())
         });
@@ -240,7 +238,7 @@ impl RunState<'_> {
     }
 
     fn out_of_time(&self) -> Verdict {
-        let mut waits: Vec<Wait> = self.failures().chain(&self.fleet.waits).cloned().collect();
+        let mut waits: Vec<Wait> = self.failures().chain(self.fleet.waits.iter()).collect();
         waits.sort_by_key(|wait| wait.reason.waits_for_others());
         let codes: Vec<ExitCode> = waits.iter().map(|wait| wait.reason.exit_code()).collect();
         let code = match codes.first() {

@@ -1,6 +1,5 @@
 //! The prediction of NVIDIA's controller: its next steps, and why it does not continue with nodes.
 
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -9,7 +8,7 @@ use jiff::Timestamp;
 use crate::hold::HoldPurpose;
 use crate::memory::RunMemory;
 use crate::note::DecisionNote;
-use crate::reason::{Reason, Wait};
+use crate::reason::Reason;
 use crate::watched::watched;
 use contract::driver::Driver;
 use contract::task::Task;
@@ -27,7 +26,7 @@ use crate::decide::kept_nodes::{KeptNodes, KnownNode};
 use crate::decide::memo::LastDecision;
 use crate::decide::modes::assist;
 use crate::decide::paused_nodes::paused;
-use crate::decide::run_nodes::{RunNode, RunNodes};
+use crate::decide::run_nodes::{ListedNode, RunNode, RunNodes};
 
 /// Adds the reasons of NVIDIA's controller, wakes it, and retries nodes. `forecast`: `None` if the
 /// version of the operator is unknown.
@@ -133,7 +132,7 @@ pub(in crate::decide) struct ControllerForecast {
     common: Vec<CommonWait>,
     /// The wait of every node, if the controller is off because of the workload type of the fleet.
     off: Option<ControllerWait>,
-    /// The nodes that were predicted one by one, now or in the last decision.
+    /// The nodes whose own wait has changed since the last decision.
     concerned: BTreeSet<String>,
     is_common_wait_new: bool,
 }
@@ -142,12 +141,17 @@ pub(in crate::decide) struct ControllerForecast {
 #[derive(Clone)]
 pub(in crate::decide) struct ControllerMemo {
     view: ControllerView,
-    own: BTreeSet<String>,
+    own: BTreeMap<String, ControllerWait>,
     common: Vec<CommonWait>,
 }
 
-/// The last reason with a common wait: the wait's index, and the reason without and with it.
-type LastWhy = Option<(usize, Arc<Reason>, Arc<Reason>)>;
+/// The last reason with a wait of the controller.
+struct LastWhy<'f> {
+    wait: &'f ControllerWait,
+    is_own: bool,
+    without: Arc<Reason>,
+    with: Arc<Reason>,
+}
 
 impl ControllerForecast {
     /// Predicts the next steps of the controller, and the waits of the other nodes. `None`: the hook
@@ -162,11 +166,11 @@ impl ControllerForecast {
             return None;
         }
         let generation = fleet.generation?;
-        let (view, mut concerned, known) = match (before, last) {
+        let (view, own_before, known) = match (before, last) {
             (Some(ControllerMemo { view, own, common }), Some(last)) => {
                 (view.updated(fleet, last), own, Some(common))
             }
-            _ => (ControllerView::new(fleet), BTreeSet::new(), None),
+            _ => (ControllerView::new(fleet), BTreeMap::new(), None),
         };
         let asleep_since = asleep_since(memory, &view, fleet.now);
         let (observed, driver) = (fleet.observed, fleet.settings.driver);
@@ -196,89 +200,85 @@ impl ControllerForecast {
                 Some(CommonWait { class, owner: owner.clone(), wait: wait? })
             }));
         }
-        concerned.extend(own.keys().cloned());
+        let is_new = |name: &&String| own.get(*name) != own_before.get(*name);
+        let concerned = own.keys().chain(own_before.keys()).filter(is_new).cloned().collect();
         let is_common_wait_new = known.as_ref() != Some(&common);
         Some(Self { view, generation, moves, own, common, off, concerned, is_common_wait_new })
     }
 
-    /// Returns the nodes that were predicted one by one, now or in the last decision.
+    /// Returns the nodes whose own wait has changed since the last decision.
     pub(in crate::decide) fn concerned(&self) -> &BTreeSet<String> {
         &self.concerned
     }
 
     /// Sets the reasons of nodes that are not examined, if nodes that wait only for a slot wait for
     /// something else than in the last decision. Returns the nodes that must be examined.
-    pub(in crate::decide) fn describe_common_wait(&self, kept: &mut KeptNodes) -> Vec<Arc<str>> {
+    pub(in crate::decide) fn describe_common_wait(
+        &self,
+        kept: &mut KeptNodes,
+        examined: &[ListedNode<'_>],
+    ) -> Vec<Arc<str>> {
         if !self.is_common_wait_new {
             return Vec::new();
         }
         let KeptNodes { known, sums, waits, .. } = kept;
         let mut last = None;
-        // Nodes that share a reason wait for the same thing, so it is determined once; `None`: it is
-        // unchanged.
-        let mut next: BTreeMap<*const Reason, Option<Arc<Reason>>> = BTreeMap::new();
-        waits.update(|name, wait| {
-            if !wait.reason.asks_why() {
-                return None;
-            }
-            let reason = match next.entry(Arc::as_ptr(&wait.reason)) {
-                Entry::Occupied(found) => found.into_mut(),
-                Entry::Vacant(place) => {
-                    // An examined node may wait for something else than those with which it waited.
-                    let is_asking = sums.asking.contains(name);
-                    let known = known.get(name).filter(|_| is_asking);
-                    let left = known.and_then(KnownNode::only_left)?;
-                    let reason = self.with_why(name, Some(Arc::clone(left)), &mut last)?;
-                    place.insert((reason != wait.reason).then_some(reason))
-                }
-            };
-            Some(Wait { reason: Arc::clone(reason.as_ref()?), ..wait.clone() })
-        });
+        // The waits of nodes that are examined because of this are set later, too.
+        let apart = sums.asking_apart.iter().map(|name| &**name);
+        let set_later: Vec<&str> = examined.iter().map(|node| &**node.name).chain(apart).collect();
+        waits.replace_for(
+            Reason::asks_why,
+            &set_later,
+            sums.asking.iter().map(|name| &**name),
+            |name| {
+                let left = known.get(name).and_then(KnownNode::only_left)?;
+                self.with_why(name, Some(Arc::clone(left)), &mut last)
+            },
+        );
         sums.asking_apart.iter().cloned().collect()
     }
 
     /// Returns what the next decision needs.
     pub(in crate::decide) fn into_memo(self) -> ControllerMemo {
-        ControllerMemo { view: self.view, own: self.own.into_keys().collect(), common: self.common }
+        ControllerMemo { view: self.view, own: self.own, common: self.common }
     }
 
-    /// Returns the index of the common wait of a node.
-    fn common_wait(&self, node: &str) -> Option<usize> {
+    /// Returns the common wait of a node.
+    fn common_wait(&self, node: &str) -> Option<&ControllerWait> {
         let (class, owner) = self.view.cache.counted_class(node)?;
-        let is_of = |common: &CommonWait| {
+        let is_of = |common: &&CommonWait| {
             common.class == class && (common.owner.is_none() || common.owner.as_deref() == owner)
         };
-        self.common.iter().position(is_of)
+        self.common.iter().find(is_of).map(|common| &common.wait)
     }
 
     /// Returns the reason of the node, with the controller's wait. `last`: the last such reason; the
     /// next node mostly has the same.
-    fn with_why(
-        &self,
+    fn with_why<'f>(
+        &'f self,
         node: &str,
         reason: Option<Arc<Reason>>,
-        last: &mut LastWhy,
+        last: &mut Option<LastWhy<'f>>,
     ) -> Option<Arc<Reason>> {
         let reason = reason?;
         if !reason.asks_why() {
             return Some(reason);
         }
         let own = self.own.get(node).or(self.off.as_ref());
-        let Some(place) = self.common_wait(node).filter(|_| own.is_none()) else {
-            return Some(own.map_or_else(
-                || Arc::clone(&reason),
-                |wait| Arc::new(Reason::clone(&reason).with_why(Some(wait))),
-            ));
+        let is_own = own.is_some();
+        let Some(wait) = own.or_else(|| self.common_wait(node)) else { return Some(reason) };
+        // Nodes of different NVIDIADrivers must not share a reason: it is replaced for all of them
+        // when the common wait of one changes.
+        let has_same_origin = |last: &&LastWhy<'_>| {
+            std::ptr::eq(last.wait, wait) || is_own && last.is_own && last.wait == wait
         };
-        if let Some((known, without, with)) = last
-            && *known == place
-            && *without == reason
+        if let Some(last) = last.as_ref().filter(has_same_origin)
+            && last.without == reason
         {
-            return Some(Arc::clone(with));
+            return Some(Arc::clone(&last.with));
         }
-        let wait = self.common.get(place).map(|common| &common.wait);
-        let with = Arc::new(Reason::clone(&reason).with_why(wait));
-        *last = Some((place, reason, Arc::clone(&with)));
+        let with = Arc::new(Reason::clone(&reason).with_why(Some(wait)));
+        *last = Some(LastWhy { wait, is_own, without: reason, with: Arc::clone(&with) });
         Some(with)
     }
 }

@@ -19,7 +19,7 @@ fn gpu_node_without_owner_is_not_done() {
     let decision = fleet.decide(0);
     assert_eq!(waits(&decision), ["gpu-1:NodeInOtherPool"]);
     assert_eq!(
-        *decision.waits[0].reason,
+        *decision.waits.at(0).reason,
         Reason::NodeInOtherPool { wanted: "default".into(), found: None }
     );
     // With an operator that sets no such label, the selectors determine the nodes of each
@@ -45,7 +45,7 @@ fn node_labeled_into_pool_waits_for_its_owner() {
     let decision = fleet.decide(1);
     assert_eq!(waits(&decision), ["gpu-2:NodeInOtherPool"]);
     let expected = Reason::NodeInOtherPool { wanted: "blue".into(), found: Some("default".into()) };
-    assert_eq!(*decision.waits[0].reason, expected);
+    assert_eq!(*decision.waits.at(0).reason, expected);
     // Its owner has changed and the pool has no DaemonSet for it yet.
     belongs(&mut fleet, 2, "blue");
     fleet.observed.daemon_sets[0]

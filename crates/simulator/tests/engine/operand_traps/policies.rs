@@ -29,7 +29,7 @@ fn trap_31_ignored_cluster_policy_ends_run() {
         (policy.driver_enabled, policy.toolkit_enabled) = (driver, driver);
         let decision = fleet.decide(0);
         assert_eq!(
-            *decision.waits[0].reason,
+            *decision.waits.at(0).reason,
             Reason::PolicyIgnored { name: "cluster-policy".into() }
         );
         assert_eq!(fleet.decide(119).verdict, None);
@@ -40,6 +40,6 @@ fn trap_31_ignored_cluster_policy_ends_run() {
         for daemon_set in &mut fleet.observed.daemon_sets {
             daemon_set.owner = None;
         }
-        assert!(!matches!(&*fleet.decide(121).waits[0].reason, Reason::PolicyIgnored { .. }));
+        assert!(!matches!(&*fleet.decide(121).waits.at(0).reason, Reason::PolicyIgnored { .. }));
     }
 }

@@ -60,7 +60,7 @@ fn trap_13_nvidia_driver_without_daemon_set_is_missing() {
     let mut fleet = pool_at_rest("v26.7.0");
     fleet.observed.daemon_sets.retain(|daemon_set| daemon_set.uid != "driver-ds");
     let decision = fleet.decide(0);
-    assert_eq!(*decision.waits[0].reason, Reason::DaemonSetMissing { what: "driver" });
+    assert_eq!(*decision.waits.at(0).reason, Reason::DaemonSetMissing { what: "driver" });
     // An NVIDIADriver without nodes needs no DaemonSet. A wait for one would never end.
     fleet.observed.pods.edit().retain(|pod| pod.owner.as_deref() != Some("driver-ds"));
     for node in ["gpu-0", "gpu-1", "gpu-2"] {

@@ -112,7 +112,7 @@ fn trap_26_left_over_driver_is_not_settled() {
     fleet.policy().driver_enabled = false;
     let decision = fleet.decide(0);
     let daemon_set = "nvidia-driver-daemonset-6.8.0-60-ubuntu22.04".to_owned();
-    assert_eq!(*decision.waits[0].reason, Reason::DriverLeftOver { daemon_set });
+    assert_eq!(*decision.waits.at(0).reason, Reason::DriverLeftOver { daemon_set });
     assert_eq!(fleet.decide(119).verdict, None);
     let verdict = fleet.decide(120).verdict.expect("the grace time is over");
     assert_eq!(verdict.code, ExitCode::Precondition);
@@ -137,7 +137,7 @@ fn trap_27_sandbox_workloads_name_who_must_upgrade() {
         }
         let decision = fleet.decide(0);
         assert_eq!(waits(&decision), ["gpu-0:DriverOutOfDate", "gpu-1:DriverOutOfDate"]);
-        let reason = &decision.waits[0].reason;
+        let reason = &decision.waits.at(0).reason;
         let Reason::DriverOutOfDate { why: Some(why), .. } = &**reason else { panic!("{reason}") };
         assert_eq!(**why, ControllerWait::SandboxWorkloads);
         let verdict = fleet.decide(3555).verdict.expect("the time is over");

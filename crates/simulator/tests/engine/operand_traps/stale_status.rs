@@ -41,7 +41,7 @@ fn trap_06_new_daemon_sets_are_not_ready() {
     let decision = fleet.decide(0);
     assert_eq!(waits(&decision), ["*:SpecNotObserved"]);
     assert!(
-        matches!(&*decision.waits[0].reason, Reason::SpecNotObserved { field, .. } if field == "observedGeneration")
+        matches!(&*decision.waits.at(0).reason, Reason::SpecNotObserved { field, .. } if field == "observedGeneration")
     );
     for daemon_set in &mut fleet.observed.daemon_sets {
         daemon_set.observed = true;
@@ -114,7 +114,7 @@ fn trap_09_absent_driver_and_toolkit_are_missing() {
         let mut fleet = Fleet::at_rest(2);
         fleet.observed.daemon_sets.retain(|daemon_set| daemon_set.uid != uid);
         let decision = fleet.decide(0);
-        assert_eq!(*decision.waits[0].reason, Reason::DaemonSetMissing { what });
+        assert_eq!(*decision.waits.at(0).reason, Reason::DaemonSetMissing { what });
         assert!(!decision.well);
     }
 }

@@ -35,7 +35,8 @@ fn gating_operand_not_current_blocks_success() {
             broken(&mut fleet, operand);
             let decision = fleet.decide(0);
             assert_eq!(waits(&decision), [format!("gpu-1:{name}")], "{operand:?}");
-            let found = decision.waits[0].reason.operand().expect("an operand");
+            let wait = decision.waits.at(0);
+            let found = wait.reason.operand().expect("an operand");
             assert_eq!(found.known, Some(operand));
             let verdict = ends(&mut fleet).0;
             assert_eq!(
@@ -71,7 +72,7 @@ fn missing_daemon_set_of_operand_blocks_success() {
             .retain(|daemon_set| daemon_set.name != operand.traits().daemon_set);
         let decision = fleet.decide(0);
         assert!(
-            matches!(&*decision.waits[0].reason, Reason::DaemonSetMissing { what } if *what == operand.traits().daemon_set)
+            matches!(&*decision.waits.at(0).reason, Reason::DaemonSetMissing { what } if *what == operand.traits().daemon_set)
         );
         fleet.policy().operands.get_mut(&operand).expect("an operand").enabled = false;
         assert!(fleet.decide(1).well, "what is switched off is not waited for");

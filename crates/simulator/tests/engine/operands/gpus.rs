@@ -28,7 +28,7 @@ fn gpu_that_died_is_reported_or_fails() {
         offers(&mut fleet, "gpu-1", "7", "7");
         let (verdict, decision) = ends(&mut fleet);
         assert_eq!(verdict.code, code, "{}", verdict.message);
-        assert_eq!(*reason_of(&decision, "gpu-1"), one_gpu_less());
+        assert_eq!(reason_of(&decision, "gpu-1"), one_gpu_less());
     }
 }
 

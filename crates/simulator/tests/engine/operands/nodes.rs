@@ -88,7 +88,7 @@ fn roll_behind_failing_pod_names_its_node() {
     });
     let decision = fleet.decide(0);
     for node in ["gpu-0", "gpu-2"] {
-        let reason = reason_of(&decision, node);
+        let reason = &reason_of(&decision, node);
         assert!(
             matches!(reason, Reason::OperandOutdated { awaited: Some(awaited), .. } if awaited.name == "gpu-1" && awaited.is_ready),
             "{reason}"
@@ -118,7 +118,7 @@ fn tolerated_node_covers_the_roll_it_stalls() {
     let stalled = decision
         .waits
         .iter()
-        .chain(&decision.ended)
+        .chain(decision.ended.iter())
         .find(|wait| wait.node.as_deref() == Some("gpu-2"))
         .expect("gpu-2 waits");
     assert!(

@@ -36,7 +36,7 @@ fn changed_configuration_restarts_pods_once_in_small_batches() {
         "gpu-2 uses another one"
     );
     assert_eq!(
-        decision.waits[1].reason.to_string(),
+        decision.waits.at(1).reason.to_string(),
         "a pod of the device plugin is stale (its container started at 2023-11-14T20:50:00Z, its configuration `default` dates from 2023-11-14T22:14:50Z) and is queued for replacement: the plugin is unavailable on 1 node, and the limit is 1"
     );
     assert!(fleet.decide(101).actions.is_empty(), "the deletions are under way");

@@ -18,7 +18,7 @@ fn nothing_restarts_before_config_map_has_the_values() {
     let decision = fleet.decide(0);
     assert!(decision.actions.is_empty());
     assert_eq!(
-        decision.waits[0].reason.to_string(),
+        decision.waits.at(0).reason.to_string(),
         "ConfigMap `plugins` does not match the values of the bundle: it contains different text under key `default`"
     );
     configure(&mut fleet, "default", "b", 3);

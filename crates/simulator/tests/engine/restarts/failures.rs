@@ -45,7 +45,7 @@ fn missing_pod_fails_its_node_and_delays_others() {
     assert_eq!(named(&verdict), ["gpu-0:RestartPending", "gpu-1:RestartHeldUp"]);
     let trouble = "nvidia-device-plugin-init: CrashLoopBackOff".to_owned();
     assert_eq!(
-        *reason_of(&decision, "gpu-0"),
+        reason_of(&decision, "gpu-0"),
         Reason::RestartPending { daemon_set: "plugin".into(), trouble }
     );
 }
