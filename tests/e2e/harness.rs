@@ -22,6 +22,7 @@ pub(crate) mod local;
 pub(crate) mod meter;
 pub(crate) mod network;
 pub(crate) mod node_agent;
+pub(crate) mod node_timeline;
 pub(crate) mod ports;
 pub(crate) mod process;
 pub(crate) mod recorder;

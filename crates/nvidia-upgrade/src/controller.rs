@@ -10,7 +10,7 @@ use contract::driver::Driver;
 use super::controller_generation::ControllerGeneration;
 use super::operator::{ReconciliationPlan, counted_work, work};
 use super::pass::{PassError, PassOptions, PassOutcome, PassWrite, Requestor, pass_with};
-use super::snapshot::SnapshotCache;
+use super::snapshot::{SnapshotCache, SnapshotTables};
 use observed::Observed;
 
 /// A running controller. None of its state survives its end: a new controller starts evictions and
@@ -91,16 +91,17 @@ impl UpgradeController {
         self.perform(work, now, accept)
     }
 
-    /// Runs it as [`Self::run`] does, on a cache that only counts most nodes. It must not use the
+    /// Runs it as [`Self::run`] does, on a cache that only counts most nodes, and the tables of
+    /// the same state. It must not use the
     /// maintenance-operator.
     pub fn run_counted(
         &mut self,
         observed: &Observed,
-        cache: &SnapshotCache,
+        snapshot: (&SnapshotCache, &SnapshotTables<'_>),
         now: Timestamp,
         accept: &mut dyn FnMut(&PassWrite) -> bool,
     ) -> Reconciliation {
-        let work = counted_work(observed, self.driver, self.generation, cache);
+        let work = counted_work(observed, self.driver, self.generation, snapshot);
         self.perform(work, now, accept)
     }
 

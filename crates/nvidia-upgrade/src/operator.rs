@@ -11,7 +11,7 @@ use contract::names;
 use super::controller_generation::{ControllerGeneration, TICK};
 use super::pass::{PassWrite, Requestor};
 use super::policy_rules::PolicyRules;
-use super::snapshot::{SnapshotCache, SnapshotInputs, UpgradeSnapshot};
+use super::snapshot::{SnapshotCache, SnapshotInputs, SnapshotTables, UpgradeSnapshot};
 use super::state::ControllerState;
 use observed::{LiveUpgradePolicy, NvidiaDriver, Observed, ObservedNode};
 
@@ -73,11 +73,10 @@ pub fn counted_work<'a>(
     observed: &'a Observed,
     driver: Driver,
     generation: ControllerGeneration,
-    cache: &'a SnapshotCache,
+    (cache, tables): (&'a SnapshotCache, &SnapshotTables<'a>),
 ) -> ReconciliationPlan<'a> {
-    let inputs = SnapshotInputs::from_observed(observed, driver);
     let snapshot = |owner: Option<&str>, rules: &PolicyRules| {
-        cache.snapshot(observed, &inputs, owner, &rules.policy)
+        cache.snapshot(observed, tables, owner, &rules.policy)
     };
     work_on(observed, driver, generation, None, &snapshot)
 }

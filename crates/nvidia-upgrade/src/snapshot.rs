@@ -11,7 +11,7 @@ mod build;
 mod cache;
 mod select;
 
-pub use build::SnapshotInputs;
+pub use build::{SnapshotInputs, SnapshotTables};
 pub use cache::SnapshotCache;
 pub use select::DriverSelection;
 

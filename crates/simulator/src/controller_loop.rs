@@ -9,7 +9,7 @@ use nvidia_upgrade::controller::{Reconciliation, UpgradeController};
 use nvidia_upgrade::controller_generation::ControllerGeneration;
 use nvidia_upgrade::operator::work;
 use nvidia_upgrade::pass::PassWrite;
-use nvidia_upgrade::snapshot::{SnapshotCache, SnapshotInputs};
+use nvidia_upgrade::snapshot::{SnapshotCache, SnapshotInputs, SnapshotTables};
 use observed::Observed;
 
 use super::caches::{ClusterCaches, WorldChange};
@@ -177,17 +177,19 @@ impl ControllerLoop {
         self.runs_at = None;
         let observed = &self.caches.observed;
         let inputs = SnapshotInputs::from_observed(observed, Driver::Gpu);
+        let tables = SnapshotTables::new(observed, &inputs);
         let changed = std::mem::take(&mut self.changed);
         let snapshot = match self.snapshot.take() {
             Some(mut snapshot) => {
-                snapshot.update(observed, &inputs, changed.iter().map(String::as_str));
+                snapshot.update(observed, &tables, changed.iter().map(String::as_str));
                 snapshot
             }
-            None => SnapshotCache::new(observed, &inputs),
+            None => SnapshotCache::new(observed, &tables),
         };
         let mut writes = Vec::new();
+        let snapshots = (&snapshot, &tables);
         let result =
-            self.controller.run_counted(observed, &snapshot, timestamp(now), &mut |write| {
+            self.controller.run_counted(observed, snapshots, timestamp(now), &mut |write| {
                 writes.push(write.clone());
                 true
             });

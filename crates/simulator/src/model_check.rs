@@ -11,18 +11,20 @@ use nvidia_upgrade::explain::{ControllerWait, PassOutlook, explain_pass};
 use nvidia_upgrade::operator::{PartialPass, work};
 use nvidia_upgrade::pass::PassOptions;
 use nvidia_upgrade::predict::PredictedMove;
-use nvidia_upgrade::snapshot::{EntryClass, SnapshotCache, SnapshotInputs, UpgradeSnapshot};
+use nvidia_upgrade::snapshot::{
+    EntryClass, SnapshotCache, SnapshotInputs, SnapshotTables, UpgradeSnapshot,
+};
 use observed::Observed;
 
 /// Returns the first difference of the models in the nodes that they would move, or in the waits of
 /// nodes.
 pub(super) fn difference(observed: &Observed, driver: Driver, now: Timestamp) -> Option<String> {
     let generation = ControllerGeneration::from_version(driver, observed.operator_version())?;
-    let inputs = SnapshotInputs::from_observed(observed, driver);
-    let roll = SnapshotCache::new(observed, &inputs);
+    let tables = SnapshotTables::new(observed, &SnapshotInputs::from_observed(observed, driver));
+    let roll = SnapshotCache::new(observed, &tables);
     let passes = work(observed, driver, generation, None).parts;
     passes.iter().filter(|pass| pass.rules.auto_upgrade).find_map(|pass| {
-        let counted = roll.snapshot(observed, &inputs, pass.owner, &pass.rules.policy);
+        let counted = roll.snapshot(observed, &tables, pass.owner, &pass.rules.policy);
         let nodes = |class| roll.counted_nodes(&counted, class, pass.owner);
         let common = [nodes(EntryClass::Pending), nodes(EntryClass::Skipped)];
         compared(pass, &counted, &common, &PassOptions::new(generation, now))

@@ -17,6 +17,8 @@ use crate::harness::stack::Stack;
 use crate::harness::stand_in::{OPERATOR_NAMESPACE, Script};
 use crate::harness::turns::Turns;
 
+mod one_by_one;
+
 /// Sets the number of nodes of the largest fleet.
 const LARGEST: &str = "GPU_ROLLOUT_BENCH_DRIVE_NODES";
 /// The default. With more nodes, the stand-ins take longer than the measured work: an hour for a

@@ -40,7 +40,7 @@ impl<'a> UpgradeSnapshot<'a> {
     /// Builds the controller's view. It contains entries even if the controller is blocked, so that
     /// its steps can be predicted.
     pub fn from_observed(observed: &'a Observed, inputs: &SnapshotInputs<'_>) -> Self {
-        let order = DaemonSetOrder::new(observed, inputs.selection);
+        let SnapshotTables { order, entries } = SnapshotTables::new(observed, inputs);
         let mut taken: Vec<TakenPod<'a>> = observed
             .pods
             .iter()
@@ -57,9 +57,24 @@ impl<'a> UpgradeSnapshot<'a> {
             order.count(name, observed.nodes.get(name), &taken, &mut counts);
         }
         let blocked = order.wrong_count(&counts);
-        let (entries, blocked) =
-            EntryTables::new(observed, inputs).entries(observed, &order, taken, blocked);
+        let (entries, blocked) = entries.entries(observed, &order, taken, blocked);
         Self { driver: inputs.driver, entries, counted: CountedEntries::default(), blocked }
+    }
+}
+
+/// Lookup tables over the observed state, for snapshots of it.
+pub struct SnapshotTables<'a> {
+    pub(super) order: DaemonSetOrder<'a>,
+    pub(super) entries: EntryTables<'a>,
+}
+
+impl<'a> SnapshotTables<'a> {
+    /// Builds the tables.
+    pub fn new(observed: &'a Observed, inputs: &SnapshotInputs<'_>) -> Self {
+        Self {
+            order: DaemonSetOrder::new(observed, inputs.selection),
+            entries: EntryTables::new(observed, inputs),
+        }
     }
 }
 
@@ -87,7 +102,7 @@ pub(super) struct DaemonSetOrder<'a> {
 }
 
 impl<'a> DaemonSetOrder<'a> {
-    pub(super) fn new(observed: &'a Observed, selection: DriverSelection) -> Self {
+    fn new(observed: &'a Observed, selection: DriverSelection) -> Self {
         let mut daemon_sets: Vec<&ObservedDaemonSet> = observed
             .daemon_sets
             .iter()
@@ -194,6 +209,7 @@ impl PodCounts {
 
 /// Lookup tables for entries.
 pub(super) struct EntryTables<'a> {
+    pub(super) driver: Driver,
     traits: &'static DriverTraits,
     newest: BTreeMap<&'a str, &'a str>,
     validators: &'a Views<ObservedPod>,
@@ -202,7 +218,7 @@ pub(super) struct EntryTables<'a> {
 }
 
 impl<'a> EntryTables<'a> {
-    pub(super) fn new(observed: &'a Observed, inputs: &SnapshotInputs<'_>) -> Self {
+    fn new(observed: &'a Observed, inputs: &SnapshotInputs<'_>) -> Self {
         let mut jobs: BTreeMap<&str, usize> = BTreeMap::new();
         for job in observed.workloads.jobs.iter().filter(|job| job.phase.is_busy()) {
             *jobs.entry(&job.node).or_default() += 1;
@@ -215,6 +231,7 @@ impl<'a> EntryTables<'a> {
             })
         });
         Self {
+            driver: inputs.driver,
             traits: inputs.driver.traits(),
             newest: newest(&observed.revisions),
             validators: &observed.validators,

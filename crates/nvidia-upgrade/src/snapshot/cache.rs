@@ -8,8 +8,8 @@ use std::sync::Arc;
 use contract::policy::Policy;
 
 use super::super::throttle::slots;
-use super::build::{DaemonSetOrder, EntryTables, TakenPod};
-use super::{CountedEntries, EntryClass, NodeEntry, SnapshotInputs, UpgradeSnapshot};
+use super::build::{SnapshotTables, TakenPod};
+use super::{CountedEntries, EntryClass, NodeEntry, UpgradeSnapshot};
 use observed::named::Named;
 use observed::{Observed, ObservedPod, OnNode};
 
@@ -56,14 +56,14 @@ impl CachedNode {
 
 impl SnapshotCache {
     /// Creates the cache of all nodes.
-    pub fn new(observed: &Observed, inputs: &SnapshotInputs<'_>) -> Self {
+    pub fn new(observed: &Observed, tables: &SnapshotTables<'_>) -> Self {
         let mut cache = Self::default();
         let elsewhere = observed
             .pods
             .iter()
             .filter_map(ObservedPod::on_node)
             .filter(|name| !observed.nodes.contains_key(name));
-        cache.update(observed, inputs, observed.nodes.keys().map(|name| &**name).chain(elsewhere));
+        cache.update(observed, tables, observed.nodes.keys().map(|name| &**name).chain(elsewhere));
         cache
     }
 
@@ -72,17 +72,15 @@ impl SnapshotCache {
     pub fn update<'n>(
         &mut self,
         observed: &Observed,
-        inputs: &SnapshotInputs<'_>,
+        tables: &SnapshotTables<'_>,
         changed: impl IntoIterator<Item = &'n str>,
     ) {
-        let (order, tables) =
-            (DaemonSetOrder::new(observed, inputs.selection), EntryTables::new(observed, inputs));
         // Changes of pods without a node are not reported.
         for name in changed.into_iter().chain([""]) {
-            let node = cached_node(name, observed, &order, &tables);
+            let node = cached_node(name, observed, tables);
             self.totals.remove(name, self.nodes.get(name));
             let taken: Vec<TakenPod<'_>> = node.iter().flat_map(CachedNode::taken).collect();
-            order.count(name, observed.nodes.get(name), &taken, &mut self.totals.pods);
+            tables.order.count(name, observed.nodes.get(name), &taken, &mut self.totals.pods);
             match node {
                 Some(node) => {
                     self.totals.add(name, &node);
@@ -99,12 +97,10 @@ impl SnapshotCache {
     pub fn snapshot<'a>(
         &'a self,
         observed: &'a Observed,
-        inputs: &SnapshotInputs<'_>,
+        SnapshotTables { order, entries }: &SnapshotTables<'a>,
         owner: Option<&str>,
         policy: &Policy,
     ) -> UpgradeSnapshot<'a> {
-        let (order, tables) =
-            (DaemonSetOrder::new(observed, inputs.selection), EntryTables::new(observed, inputs));
         let blocked = order.wrong_count(&self.totals.pods);
         // An error of one node blocks all.
         let open: Vec<TakenPod<'a>> = self
@@ -117,9 +113,9 @@ impl SnapshotCache {
         let counted = self.totals.counted(owner);
         let made = |mut taken: Vec<TakenPod<'a>>, counted: CountedEntries| {
             taken.sort_by_key(TakenPod::turn);
-            let (mut entries, blocked) = tables.entries(observed, &order, taken, blocked.clone());
-            entries.retain(|entry| owner.is_none_or(|owner| entry.owner == Some(owner)));
-            UpgradeSnapshot { driver: inputs.driver, entries, counted, blocked }
+            let (mut of_owner, blocked) = entries.entries(observed, order, taken, blocked.clone());
+            of_owner.retain(|entry| owner.is_none_or(|owner| entry.owner == Some(owner)));
+            UpgradeSnapshot { driver: entries.driver, entries: of_owner, counted, blocked }
         };
         let snapshot = made(open.clone(), counted);
         let available = usize::try_from(slots(&snapshot, policy).available).unwrap_or(0);
@@ -169,8 +165,7 @@ impl SnapshotCache {
 fn cached_node(
     name: &str,
     observed: &Observed,
-    order: &DaemonSetOrder<'_>,
-    tables: &EntryTables<'_>,
+    SnapshotTables { order, entries }: &SnapshotTables<'_>,
 ) -> Option<CachedNode> {
     let driver_pods: Vec<DriverPodSlot> = observed
         .pods
@@ -185,7 +180,7 @@ fn cached_node(
     let node = observed.nodes.get(name);
     let entry = |driver_pod: &DriverPodSlot| -> Option<(EntryClass, Option<Box<str>>)> {
         let node = node.filter(|_| !driver_pod.pod.unbound)?;
-        let entry: NodeEntry<'_> = tables.entry(node, driver_pod.taken(), order);
+        let entry: NodeEntry<'_> = entries.entry(node, driver_pod.taken(), order);
         Some((entry.class(), entry.owner.map(Box::from)))
     };
     let entries: Vec<_> = driver_pods.iter().map(entry).collect();

@@ -17,7 +17,7 @@ use nvidia_upgrade::explain::{ControllerWait, explain_pass};
 use nvidia_upgrade::operator::policies;
 use nvidia_upgrade::pass::PassOptions;
 use nvidia_upgrade::predict::PredictedMove;
-use nvidia_upgrade::snapshot::{EntryClass, SnapshotCache, SnapshotInputs};
+use nvidia_upgrade::snapshot::{EntryClass, SnapshotCache, SnapshotInputs, SnapshotTables};
 use nvidia_upgrade::state::ControllerState;
 use observed::ObservedNode;
 
@@ -166,15 +166,16 @@ impl ControllerForecast {
             return None;
         }
         let generation = fleet.generation?;
+        let (observed, driver) = (fleet.observed, fleet.settings.driver);
+        let tables =
+            SnapshotTables::new(observed, &SnapshotInputs::from_observed(observed, driver));
         let (view, own_before, known) = match (before, last) {
             (Some(ControllerMemo { view, own, common }), Some(last)) => {
-                (view.updated(fleet, last), own, Some(common))
+                (view.updated(fleet, &tables, last), own, Some(common))
             }
-            _ => (ControllerView::new(fleet), BTreeMap::new(), None),
+            _ => (ControllerView::new(fleet, &tables), BTreeMap::new(), None),
         };
         let asleep_since = asleep_since(memory, &view, fleet.now);
-        let (observed, driver) = (fleet.observed, fleet.settings.driver);
-        let inputs = SnapshotInputs::from_observed(observed, driver);
         let passes = policies(observed, driver, generation);
         let is_sandboxed =
             observed.live_cluster_policy().is_some_and(|policy| policy.sandbox_workloads);
@@ -182,7 +183,7 @@ impl ControllerForecast {
             .then_some(ControllerWait::SandboxWorkloads);
         let (mut moves, mut own, mut common) = (Vec::new(), BTreeMap::new(), Vec::new());
         for (owner, rules) in passes {
-            let snapshot = view.cache.snapshot(observed, &inputs, owner, &rules.policy);
+            let snapshot = view.cache.snapshot(observed, &tables, owner, &rules.policy);
             let options = PassOptions::new(generation, fleet.now).seen_from_outside(&snapshot);
             // If the jobs are not watched, it is unknown whether they have ended.
             let blind = rules.policy.wait_for_completion.is_some();
@@ -200,8 +201,12 @@ impl ControllerForecast {
                 Some(CommonWait { class, owner: owner.clone(), wait: wait? })
             }));
         }
-        let is_new = |name: &&String| own.get(*name) != own_before.get(*name);
-        let concerned = own.keys().chain(own_before.keys()).filter(is_new).cloned().collect();
+        let concerned = if own == own_before {
+            BTreeSet::new()
+        } else {
+            let is_new = |name: &&String| own.get(*name) != own_before.get(*name);
+            own.keys().chain(own_before.keys()).filter(is_new).cloned().collect()
+        };
         let is_common_wait_new = known.as_ref() != Some(&common);
         Some(Self { view, generation, moves, own, common, off, concerned, is_common_wait_new })
     }
@@ -225,11 +230,13 @@ impl ControllerForecast {
         let mut last = None;
         // The waits of nodes that are examined because of this are set later, too.
         let apart = sums.asking_apart.iter().map(|name| &**name);
+        // They share their reasons with few others.
+        let own = self.own.keys().map(String::as_str).filter(|name| sums.asking.contains(*name));
         let set_later: Vec<&str> = examined.iter().map(|node| &**node.name).chain(apart).collect();
         waits.replace_for(
             Reason::asks_why,
             &set_later,
-            sums.asking.iter().map(|name| &**name),
+            own.chain(sums.asking.iter().map(|name| &**name)),
             |name| {
                 let left = known.get(name).and_then(KnownNode::only_left)?;
                 self.with_why(name, Some(Arc::clone(left)), &mut last)
@@ -293,20 +300,23 @@ struct ControllerView {
 }
 
 impl ControllerView {
-    fn new(fleet: &FleetInputs<'_>) -> Self {
+    fn new(fleet: &FleetInputs<'_>, tables: &SnapshotTables<'_>) -> Self {
         let (observed, driver) = (fleet.observed, fleet.settings.driver);
-        let inputs = SnapshotInputs::from_observed(observed, driver);
         Self {
-            cache: SnapshotCache::new(observed, &inputs),
+            cache: SnapshotCache::new(observed, tables),
             watched: watched(observed, driver, None),
         }
     }
 
     /// Returns the view after some nodes have changed.
-    fn updated(mut self, fleet: &FleetInputs<'_>, last: &LastDecision) -> Self {
+    fn updated(
+        mut self,
+        fleet: &FleetInputs<'_>,
+        tables: &SnapshotTables<'_>,
+        last: &LastDecision,
+    ) -> Self {
         let (observed, driver) = (fleet.observed, fleet.settings.driver);
-        let inputs = SnapshotInputs::from_observed(observed, driver);
-        self.cache.update(observed, &inputs, last.changed.iter().map(String::as_str));
+        self.cache.update(observed, tables, last.changed.iter().map(String::as_str));
         let since = (self.watched, &last.observed, &last.changed);
         self.watched = watched(observed, driver, Some(since));
         self

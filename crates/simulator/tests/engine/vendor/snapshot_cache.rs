@@ -9,7 +9,7 @@ use contract::names;
 use contract::policy::Policy;
 use jiff::Timestamp;
 use nvidia_upgrade::explain::explain_pass;
-use nvidia_upgrade::snapshot::{EntryClass, SnapshotCache, SnapshotInputs};
+use nvidia_upgrade::snapshot::{EntryClass, SnapshotCache, SnapshotInputs, SnapshotTables};
 use nvidia_upgrade::throttle::slots;
 use nvidia_upgrade::{
     ControllerGeneration, ControllerState, PassOptions, PolicyRules, UpgradeSnapshot, pass,
@@ -192,7 +192,8 @@ fn agree(
     let inputs = SnapshotInputs::from_observed(observed, Driver::Gpu);
     let all = UpgradeSnapshot::from_observed(observed, &inputs);
     let all = owner.map_or_else(|| all.clone(), |owner| all.owned_by(owner));
-    let quiet = roll.snapshot(observed, &inputs, owner, &rules.policy);
+    let tables = SnapshotTables::new(observed, &inputs);
+    let quiet = roll.snapshot(observed, &tables, owner, &rules.policy);
     prop_assert_eq!(&quiet.blocked, &all.blocked);
     prop_assert_eq!(slots(&quiet, &rules.policy), slots(&all, &rules.policy));
     let options = PassOptions::new(ControllerGeneration::Gpu26_7, Timestamp::UNIX_EPOCH)
@@ -236,7 +237,7 @@ proptest! {
         let rules = PolicyRules { auto_upgrade: !off, ..enabled(policy) };
         let before = observed(&places, &nowhere, wrong);
         let inputs = SnapshotInputs::from_observed(&before, Driver::Gpu);
-        let mut roll = SnapshotCache::new(&before, &inputs);
+        let mut roll = SnapshotCache::new(&before, &SnapshotTables::new(&before, &inputs));
         for owner in [None, Some("one"), Some("two")] {
             agree(&roll, &before, &rules, owner)?;
         }
@@ -249,8 +250,9 @@ proptest! {
             }
         }
         let after = observed(&later, &[], wrong);
-        roll.update(&after, &inputs, changed.iter().map(String::as_str));
-        prop_assert_eq!(&roll, &SnapshotCache::new(&after, &inputs));
+        let tables = SnapshotTables::new(&after, &inputs);
+        roll.update(&after, &tables, changed.iter().map(String::as_str));
+        prop_assert_eq!(&roll, &SnapshotCache::new(&after, &tables));
         for owner in [None, Some("one"), Some("two")] {
             agree(&roll, &after, &rules, owner)?;
         }
