@@ -134,7 +134,7 @@ impl Stack {
     /// Waits until the validator of each of these nodes is ready, and with it all that the operator
     /// runs there, and the GPUs are offered. Up to v26.3 the ClusterPolicy may be ready before
     /// that.
-    async fn await_validated(&self, names: &[String], limit: Duration) -> Result<()> {
+    pub(crate) async fn await_validated(&self, names: &[String], limit: Duration) -> Result<()> {
         until("every node to be validated", limit, async || {
             let validators =
                 self.pods_by_node(OPERATOR_NAMESPACE, "app=nvidia-operator-validator").await?;

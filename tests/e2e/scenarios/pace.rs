@@ -12,6 +12,7 @@ use crate::harness::audit::Request;
 use crate::harness::fleet::{DRA_NAMESPACE, NEW, OLD, Release};
 use crate::harness::hook_release::HookRelease;
 use crate::harness::meter::{Measured, Meter};
+use crate::harness::node_timeline::NodeTimeline;
 use crate::harness::scenario::scenario_within;
 use crate::harness::stack::Stack;
 use crate::harness::stand_in::{OPERATOR_NAMESPACE, Script};
@@ -67,10 +68,27 @@ async fn drive_with_slow_drivers() -> Result<()> {
         stack.fleet(Script::seeded(13), 8, true).await?;
         let milliseconds = REAL_DRIVER * 1_000;
         stack.rewrite(|live| live.driver = (milliseconds, milliseconds + 1))?;
+        let timeline = NodeTimeline::record(&stack.client);
         table(&[run(stack, &NEW, 8, 4).await?]);
+        let cordons = timeline.cordons();
+        let (from, node) = cordons.first().context("no node was cordoned")?;
+        let (to, _) = cordons.last().context("no node was cordoned")?;
+        print_events(
+            "drive, a node of the first four, in seconds from its cordon",
+            timeline.between(node, (*from, *to)),
+        );
         Ok(())
     })
     .await
+}
+
+/// Prints what happened to a node, in order.
+fn print_events(title: &str, mut events: Vec<(SignedDuration, String)>) {
+    events.sort();
+    eprintln!("\n{title}:");
+    for (at, what) in events {
+        eprintln!("{:>7.2}  {what}", at.as_secs_f64());
+    }
 }
 
 /// One upgrade.

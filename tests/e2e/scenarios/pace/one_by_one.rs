@@ -1,12 +1,14 @@
 //! Measures ten nodes one by one, with drivers that are ready at once: what is left is the time that
 //! the operands, the controllers and the hook need for each node.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, ensure};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::LIMIT;
-use crate::harness::fleet::NEW;
+use super::{LIMIT, print_events};
+use crate::harness::fleet::{NEW, OLD, Release};
 use crate::harness::hook_release::HookRelease;
 use crate::harness::node_timeline::NodeTimeline;
 use crate::harness::scenario::scenario_within;
@@ -15,7 +17,7 @@ use crate::harness::stand_in::{OPERATOR_NAMESPACE, Script};
 
 const NODES: usize = 10;
 /// The real controller's sleep.
-const TICK: std::time::Duration = std::time::Duration::from_mins(2);
+const TICK: Duration = Duration::from_mins(2);
 
 #[tokio::test(flavor = "local")]
 #[ignore = "a measurement: make bench"]
@@ -49,7 +51,12 @@ async fn measured(
     tasks: &[&str],
 ) -> Result<()> {
     scenario_within(LIMIT, &format!("pace-{mode}"), async |stack| {
-        stack.fleet(Script::seeded(12), NODES, true).await?;
+        let nodes = stack.fleet(Script::seeded(12), NODES, true).await?;
+        // The operator is upgraded before: for 15 s after that, no driver is replaced.
+        let old = Release { driver: OLD.driver, ..NEW };
+        stack.deploy("gpu-operator", old.chart, OPERATOR_NAMESPACE, &old.values()).await?;
+        stack.await_validated(&nodes, Duration::from_mins(3)).await?;
+        stack.await_policy("ready").await?;
         stack.rewrite(|live| (live.driver, live.tick) = ((0, 1), TICK))?;
         let timeline = NodeTimeline::record(&stack.client);
         let settings = |tasks: &[&str]| {
@@ -91,22 +98,23 @@ fn print(mode: &str, timeline: &NodeTimeline, ended: Timestamp, quiet: i64) -> R
         .map(|next| (cordons[next].0.duration_since(cordons[next - 1].0), next - 1))
         .collect();
     gaps.sort();
-    let (gap, typical) = *gaps.get(gaps.len() / 2).context("more than one node")?;
-    let (longest, _) = *gaps.last().context("more than one node")?;
+    let typical = *gaps.get(gaps.len() / 2).context("more than one node")?;
+    let longest = *gaps.last().context("more than one node")?;
     eprintln!(
         "\n{mode}, {NODES} nodes one by one: {:.1} s from the first cordon to the last uncordon; from cordon to cordon: median {:.2} s, longest {:.2} s; from the last uncordon to the verdict: {:.2} s, of which the quiet period is {quiet} s",
         last.duration_since(first).as_secs_f64(),
-        gap.as_secs_f64(),
-        longest.as_secs_f64(),
+        typical.0.as_secs_f64(),
+        longest.0.as_secs_f64(),
         ended.duration_since(last).as_secs_f64(),
     );
-    let ((from, node), (to, next)) = (&cordons[typical], &cordons[typical + 1]);
-    let of_next = timeline.between(next, (*from, *to)).into_iter();
-    let mut events = timeline.between(node, (*from, *to));
-    events.extend(of_next.map(|(at, what)| (at, format!("next {what}"))));
-    events.sort();
-    for (at, what) in events {
-        eprintln!("{:>7.2}  {what}", at.as_secs_f64());
+    for (word, (_, place)) in [("typical", typical), ("slowest", longest)] {
+        let title =
+            format!("{mode}, a {word} node, in seconds from its cordon to that of the next");
+        let ((from, node), (to, next)) = (&cordons[place], &cordons[place + 1]);
+        let of_next = timeline.between(next, (*from, *to)).into_iter();
+        let mut events = timeline.between(node, (*from, *to));
+        events.extend(of_next.map(|(at, what)| (at, format!("next {what}"))));
+        print_events(&title, events);
     }
     Ok(())
 }

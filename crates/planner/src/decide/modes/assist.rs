@@ -35,8 +35,8 @@ use crate::decide::node_draft::NodeDraft;
 use crate::decide::paused_nodes::{hold_paused, paused};
 use crate::decide::run_nodes::RunNodes;
 
-/// Seconds within which the controller acts on objects that it watches. Only then does the hook
-/// wake it.
+/// Seconds within which the controller acts on a change of an object that it watches. Only then
+/// does the hook wake it.
 const NOTICE_SECONDS: u64 = 1;
 /// Maximum number of wakes for one node in one state.
 const MOST_WAKES: u32 = 3;
@@ -216,7 +216,8 @@ fn has_room(fleet: &FleetInputs<'_>, node: &ObservedNode) -> bool {
 }
 
 /// Wakes the controller if it would continue with a node, has had time to notice, and has not been
-/// woken too often for that.
+/// woken too often for that. What it does not watch, it does not notice: if all that it watches has
+/// been unchanged for long enough when the node could continue, it is woken at once.
 pub(in crate::decide) fn wake(
     memory: &mut RunMemory,
     nodes: &mut RunNodes<'_>,
@@ -236,9 +237,12 @@ pub(in crate::decide) fn wake(
         pending.insert(key, since);
     }
     memory.wakes.retain(|key, _| pending.contains_key(key));
+    let notices_pods = generation.is_woken_by(WakingChange::DaemonSetStatus);
+    let asleep_since = memory.vendor_seen.map(|(_, since)| since).filter(|_| !notices_pods);
     let mut due = Vec::new();
     for (key, since) in &pending {
-        let (count, last) = memory.wakes.get(key).copied().unwrap_or((0, *since));
+        let unnoticed_since = asleep_since.unwrap_or(*since);
+        let (count, last) = memory.wakes.get(key).copied().unwrap_or((0, unnoticed_since));
         let pause = if count == 0 { NOTICE_SECONDS } else { WAKE_SECONDS << (count - 1).min(4) };
         if count < MOST_WAKES && nodes.alarm.passed(last, pause) {
             due.push(key.clone());
