@@ -3,6 +3,7 @@
 use super::BundleTree;
 use super::info::{self, RECIPE, RecipeInfo};
 use contract::digest::sha256;
+use contract::file_content::FileContent;
 use deployer::{self, BundleFile, BundleSource, Deployer, DeployerInput, RenderError};
 use recipe::model::Recipe;
 use release::{PlanOptions, ReleasePlan};
@@ -18,8 +19,8 @@ pub struct BundleInput<'a> {
     pub options: &'a PlanOptions,
     /// The deployer.
     pub deployer: Deployer,
-    /// The hook chart: path and text of each file.
-    pub hook_chart: &'a [(&'a str, &'a str)],
+    /// The hook chart: path and content of each file.
+    pub hook_chart: &'a [(&'static str, FileContent)],
     /// The source from which the deployer reads the bundle, if it does.
     pub source: Option<&'a BundleSource>,
 }

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 
 use sha2::{Digest, Sha256};
 
-use contract::digest::{hex, sha256};
+use contract::digest::hex;
 use deployer::BundleFile;
 
 /// The file's name.
@@ -30,13 +30,13 @@ pub fn sha256_of(mut reader: impl Read) -> io::Result<String> {
 
 /// Returns the list for `files`.
 pub(super) fn write<'a>(files: impl Iterator<Item = &'a BundleFile>) -> String {
-    lines(files.map(|file| (file.path.as_str(), sha256(&file.content))))
+    lines(files.map(|file| (file.path.as_str(), file.content.sha256())))
 }
 
 /// Returns one line for each path and its digest.
-pub(super) fn lines<'a>(digests: impl Iterator<Item = (&'a str, String)>) -> String {
+pub(super) fn lines<'a>(digests: impl Iterator<Item = (&'a str, &'a str)>) -> String {
     digests.fold(String::new(), |mut text, (path, digest)| {
-        text.extend([digest.as_str(), "  ", path, "\n"]);
+        text.extend([digest, "  ", path, "\n"]);
         text
     })
 }

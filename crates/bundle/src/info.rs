@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::build::BundleInput;
 use super::checksums::lines;
 use contract::digest::sha256;
+use contract::file_content::FileContent;
 use deployer::layout::folders;
 use deployer::{BundleFile, BundleSource, RenderError};
 use recipe::model::NodeScheduling;
@@ -159,9 +160,9 @@ pub(super) fn file(recipe: RecipeInfo, parts: BundleInput<'_>) -> Result<BundleF
     ))
 }
 
-fn chart_digest(files: &[(&str, &str)]) -> String {
-    let digests: BTreeMap<&str, String> =
-        files.iter().map(|(path, text)| (*path, sha256(text.as_bytes()))).collect();
+fn chart_digest(files: &[(&str, FileContent)]) -> String {
+    let digests: BTreeMap<&str, &str> =
+        files.iter().map(|(path, content)| (*path, content.sha256())).collect();
     sha256(lines(digests.into_iter()).as_bytes())
 }
 

@@ -173,7 +173,7 @@ fn bundle(
         plan,
         options: &options.plan,
         deployer,
-        hook_chart: hook_chart::FILES,
+        hook_chart: hook_chart::contents(),
         source: source.as_ref(),
     };
     let tree = build(parts).map_err(|error| {

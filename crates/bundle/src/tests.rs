@@ -20,8 +20,8 @@ use release::{self, PlanOptions, plan};
 
 mod hostile;
 
-const CHART: &[(&str, &str)] =
-    &[("Chart.yaml", "name: gpu-rollout\n"), ("templates/job.yaml", "kind: Job\n")];
+const CHART: [(&str, &str); 2] =
+    [("Chart.yaml", "name: gpu-rollout\n"), ("templates/job.yaml", "kind: Job\n")];
 
 fn recipe() -> Recipe {
     release::fixture::recipe(serde_json::json!({}))
@@ -40,7 +40,7 @@ fn tree_of(recipe: &Recipe) -> BundleTree {
         plan: &plan,
         options: &options,
         deployer: "helm".parse().unwrap(),
-        hook_chart: CHART,
+        hook_chart: &CHART.map(|(path, text)| (path, text.into())),
         source: None,
     })
     .unwrap()
@@ -355,7 +355,7 @@ proptest! {
         let (_directory, output) = bundle();
         let files: Vec<&BundleFile> = tree().files().collect();
         let file = file.get(&files);
-        let mut content = file.content.clone();
+        let mut content = file.content.to_vec();
         let index = byte.index(content.len());
         content[index] ^= flip;
         fs::write(output.join(&file.path), &content).unwrap();

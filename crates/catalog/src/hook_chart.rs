@@ -1,5 +1,9 @@
 //! The embedded hook chart, which a bundle copies into each hook release.
 
+use std::sync::LazyLock;
+
+use contract::file_content::FileContent;
+
 /// Path inside the chart and content of every file, sorted by path.
 pub const FILES: &[(&str, &str)] = &[
     (".helmignore", include_str!("../../../charts/gpu-rollout/.helmignore")),
@@ -49,6 +53,13 @@ pub const FILES: &[(&str, &str)] = &[
     ("values.schema.json", include_str!("../../../charts/gpu-rollout/values.schema.json")),
     ("values.yaml", include_str!("../../../charts/gpu-rollout/values.yaml")),
 ];
+
+/// Returns path inside the chart and content of every file, sorted by path.
+pub fn contents() -> &'static [(&'static str, FileContent)] {
+    static CONTENTS: LazyLock<Vec<(&str, FileContent)>> =
+        LazyLock::new(|| FILES.iter().map(|(path, text)| (*path, (*text).into())).collect());
+    &CONTENTS
+}
 
 #[cfg(test)]
 mod tests {

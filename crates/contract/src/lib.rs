@@ -12,6 +12,7 @@ pub mod driver;
 pub mod duration;
 pub mod exit;
 pub mod expected;
+pub mod file_content;
 pub mod git_source;
 pub mod grammar;
 pub mod metrics;

@@ -1,5 +1,7 @@
 //! The bundle's own charts, each in its release's folder. They are the same for every deployer.
 
+use std::borrow::Cow;
+
 use minijinja::context;
 use minijinja::value::Serde;
 use serde_json::{Value, json};
@@ -11,8 +13,10 @@ use super::layout::{CHART, FILES, SETTINGS, VALUES, folders, hook_of};
 use super::template::{RenderError, TemplateSet};
 use super::template_language::evaluated;
 use contract::digest::hex;
+use contract::file_content::FileContent;
 use release::model::{
-    CrdsRelease, HookReleasePlan, ManifestsRelease, ReleaseKind, TemplatesRelease, UpstreamRelease,
+    CrdsRelease, HookReleasePlan, ManifestsRelease, ReleaseKind, ReleasedCrd, TemplatesRelease,
+    UpstreamRelease,
 };
 
 const SOURCES: &[(&str, &str)] = &[
@@ -67,7 +71,7 @@ struct ReleaseFolder<'a> {
 
 impl ReleaseFolder<'_> {
     /// Returns a file of the folder.
-    fn file(&self, path: &str, content: impl Into<String>) -> BundleFile {
+    fn file(&self, path: &str, content: impl Into<FileContent>) -> BundleFile {
         BundleFile::text(format!("{}/{path}", self.folder), content)
     }
 
@@ -89,7 +93,7 @@ impl ReleaseFolder<'_> {
         let mut files: Vec<BundleFile> = crds
             .crds
             .iter()
-            .map(|crd| self.file(&format!("templates/{}.yaml", crd.name), evaluated(&crd.text)))
+            .map(|crd| self.file(&format!("templates/{}.yaml", crd.name), crd_template(crd)))
             .collect();
         files.insert(0, self.chart(&description, &crds.version, &files)?);
         Ok(files)
@@ -118,7 +122,7 @@ impl ReleaseFolder<'_> {
                 );
                 let text = yaml::to_string(object)
                     .map_err(|_| RenderError::Yaml(format!("{}/{path}", self.folder)))?;
-                files.push(self.file(&path, evaluated(&text)));
+                files.push(self.file(&path, evaluated(&text).into_owned()));
             }
         }
         // Every deployer sees an edit of values, so it must not need another version.
@@ -135,8 +139,9 @@ impl ReleaseFolder<'_> {
         hook: Option<&str>,
     ) -> Result<Vec<BundleFile>, RenderError> {
         let files = templates.files.iter();
-        let mut files: Vec<BundleFile> =
-            files.map(|(name, text)| self.file(&format!("{FILES}/{name}"), text)).collect();
+        let mut files: Vec<BundleFile> = files
+            .map(|(name, text)| self.file(&format!("{FILES}/{name}"), text.as_str()))
+            .collect();
         // All values files that a hook consumes are merged, so the key is the release's own. The
         // hook does not have the texts. Their digest in its values changes its trigger.
         let own = json!({self.name: {
@@ -157,15 +162,15 @@ impl ReleaseFolder<'_> {
     /// Returns a hook release: a copy of the hook chart, and its own settings.
     fn hook(
         &self,
-        chart: &[(&str, &str)],
+        chart: &[(&str, FileContent)],
         hook: &HookReleasePlan,
     ) -> Result<Vec<BundleFile>, RenderError> {
         let mut files: Vec<BundleFile> =
-            chart.iter().map(|(path, text)| self.file(path, *text)).collect();
+            chart.iter().map(|(path, content)| self.file(path, content.clone())).collect();
         let digest = content_digest(&files);
         for file in files.iter_mut().filter(|file| file.path == format!("{}/{CHART}", self.folder))
         {
-            file.content = with_digest(&file.content, &digest);
+            file.content = with_digest(file.content.as_str(), &digest).into();
         }
         let settings = Serde(&hook.settings);
         let context = context! { release => self.name, component => &hook.component, budget => &hook.budget.explanation, settings };
@@ -196,10 +201,17 @@ pub fn content_digest(files: &[BundleFile]) -> String {
         let inside = file.path.split_once('/').map_or("", |(_, inside)| inside);
         hasher.update((inside.len() as u64).to_le_bytes());
         hasher.update(inside);
-        hasher.update((file.content.len() as u64).to_le_bytes());
-        hasher.update(&file.content);
+        hasher.update(file.content.sha256());
     }
     format!("d{}", &hex(&hasher.finalize())[..DIGEST_LENGTH])
+}
+
+/// Returns a CRD as a template that gives it unchanged.
+fn crd_template(crd: &ReleasedCrd) -> FileContent {
+    match evaluated(crd.text.as_str()) {
+        Cow::Owned(template) => template.into(),
+        Cow::Borrowed(_) => crd.text.clone(),
+    }
 }
 
 /// Appends build metadata to a version, which may have some already: it can have only one `+`.
@@ -209,16 +221,16 @@ fn with_metadata(version: &str, metadata: &str) -> String {
 }
 
 /// Appends the digest to the version in `Chart.yaml`.
-fn with_digest(chart: &[u8], digest: &str) -> Vec<u8> {
+fn with_digest(chart: &str, digest: &str) -> String {
     let mut text = String::with_capacity(chart.len() + digest.len() + 1);
-    for line in String::from_utf8_lossy(chart).lines() {
+    for line in chart.lines() {
         text.push_str(line);
         if line.starts_with("version:") {
             text.extend(["+", digest]);
         }
         text.push('\n');
     }
-    text.into_bytes()
+    text
 }
 
 #[cfg(test)]

@@ -27,6 +27,7 @@ pub use source::BundleSource;
 pub use template::RenderError;
 pub use template_language::shell_word;
 
+use contract::file_content::FileContent;
 use release::model::ReleaseKind;
 use release::{Release, ReleasePlan};
 
@@ -149,8 +150,8 @@ pub struct DeployerInput<'a> {
     pub recipe: &'a str,
     /// The releases.
     pub plan: &'a ReleasePlan,
-    /// The hook chart: path and text of each file.
-    pub hook_chart: &'a [(&'a str, &'a str)],
+    /// The hook chart: path and content of each file.
+    pub hook_chart: &'a [(&'static str, FileContent)],
     /// The source from which the deployer reads the bundle. Every deployer that needs a source gets
     /// one.
     pub source: Option<&'a BundleSource>,

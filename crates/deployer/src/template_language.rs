@@ -2,6 +2,8 @@
 //! determines its language. Every expression of the template goes through the language's writer, so
 //! no expression can print a raw value.
 
+use std::borrow::Cow;
+
 use minijinja::{Error, ErrorKind, Value};
 
 /// The language of a template.
@@ -47,7 +49,7 @@ impl TemplateLanguage {
     pub(super) fn write(self, value: &Value) -> Result<String, Error> {
         match self {
             Self::Yaml => inline(value),
-            Self::HelmTemplate => Ok(evaluated(&inline(value)?)),
+            Self::HelmTemplate => Ok(evaluated(&inline(value)?).into_owned()),
             Self::Helmfile => match value.as_str() {
                 Some(text) => Ok(yaml::quoted(&evaluated(text))),
                 None => inline(value),
@@ -70,7 +72,7 @@ impl TemplateLanguage {
             .collect();
         match self {
             Self::Yaml | Self::Shell | Self::Helmfile => Ok(line),
-            Self::HelmTemplate => Ok(evaluated(&line)),
+            Self::HelmTemplate => Ok(evaluated(&line).into_owned()),
             Self::Markdown | Self::Html => Err(refused("this language has no comments")),
         }
     }
@@ -84,7 +86,7 @@ impl TemplateLanguage {
             .map_err(|error| Error::new(ErrorKind::InvalidOperation, error.to_string()))?;
         match self {
             Self::Yaml | Self::Markdown => Ok(text.trim_end_matches('\n').to_owned()),
-            Self::HelmTemplate => Ok(evaluated(text.trim_end_matches('\n'))),
+            Self::HelmTemplate => Ok(evaluated(text.trim_end_matches('\n')).into_owned()),
             Self::Helmfile | Self::Shell | Self::Html => {
                 Err(refused("this language cannot contain a YAML document"))
             }
@@ -132,7 +134,7 @@ impl WrittenText {
 
     /// Creates a string for a Helm template.
     pub(super) fn of_helm(text: &str) -> Self {
-        Self(evaluated(&yaml::quoted(text)))
+        Self(evaluated(&yaml::quoted(text)).into_owned())
     }
 
     /// Creates a string for a YAML file.
@@ -187,13 +189,13 @@ pub(super) fn go_string(text: &str) -> String {
 }
 
 /// Escapes a text so that a Go template prints it unchanged.
-pub(super) fn evaluated(text: &str) -> String {
+pub(super) fn evaluated(text: &str) -> Cow<'_, str> {
     // CRDs are large, rarely contain a brace, and a search for one character is quick.
     let has_open = |(at, _): (usize, &str)| text[at..].starts_with(OPEN.0);
     if text.match_indices('{').any(has_open) {
-        text.replace(OPEN.0, OPEN.1)
+        Cow::Owned(text.replace(OPEN.0, OPEN.1))
     } else {
-        text.to_owned()
+        Cow::Borrowed(text)
     }
 }
 

@@ -8,13 +8,25 @@ use serde_json::{Map, Value, json};
 
 use super::model::Recipe;
 
-/// Path of the committed copy.
+/// Path of the committed copy for editors.
 pub const FILE: &str = "bundles/recipe.schema.json";
+/// Path of the committed copy that is embedded.
+pub const EMBEDDED: &str = "crates/recipe/src/recipe.types.json";
 
 /// The schema key that names a row of [`GRAMMARS`](contract::grammar::GRAMMARS).
 const GRAMMAR: &str = "x-grammar";
 
+/// To read it takes a third of the time that it takes to generate it: each call of the program needs
+/// it.
 static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
+    serde_json::from_str(include_str!("recipe.types.json")).expect("a generated file is valid")
+});
+
+/// Returns the content of [`EMBEDDED`].
+///
+/// # Panics
+/// Never: a schema can always be written as JSON.
+pub fn embedded() -> String {
     // Not `to_value`: serializing puts the keys into the usual order of schemas.
     let mut schema =
         serde_json::to_value(schemars::schema_for!(Recipe)).expect("a schema is a JSON value");
@@ -24,8 +36,10 @@ static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
             json!({"type": "string", "description": "The schema's location for editors. gpu-rollout ignores it."}),
         );
     }
-    schema
-});
+    let mut text = schema.to_string();
+    text.push('\n');
+    text
+}
 
 /// Returns the schema for editors, as text.
 ///

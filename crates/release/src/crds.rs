@@ -84,7 +84,7 @@ fn crd(document: &str) -> Result<ReleasedCrd, String> {
         text.push('\n');
     }
     match name {
-        Some(name) if kept => Ok(ReleasedCrd { name, text }),
+        Some(name) if kept => Ok(ReleasedCrd { name, text: text.into() }),
         Some(_) => {
             Err("`metadata` is not written as a block of lines, followed by `spec`".to_owned())
         }
@@ -104,7 +104,7 @@ mod tests {
         let annotated = PLAIN.replace("  name:", "  annotations:\n    b: c\n  name:");
         for text in [PLAIN, &annotated, &format!("# comment\n---\n{PLAIN}")] {
             let crds = read(text).unwrap();
-            let parsed: Value = yaml::from_str(&crds[0].text).unwrap();
+            let parsed: Value = yaml::from_str(crds[0].text.as_str()).unwrap();
             assert_eq!(
                 parsed["metadata"]["annotations"]["helm.sh/resource-policy"], "keep",
                 "{text}"
@@ -148,9 +148,10 @@ mod tests {
                     for crd in read(file.text)
                         .unwrap_or_else(|reason| panic!("{name} {}: {reason}", file.name))
                     {
-                        let without = KEEP.iter().fold(crd.text.clone(), |text, (key, value)| {
-                            text.replacen(&format!("    {key}: {value}\n"), "", 1)
-                        });
+                        let without =
+                            KEEP.iter().fold(crd.text.as_str().to_owned(), |text, (key, value)| {
+                                text.replacen(&format!("    {key}: {value}\n"), "", 1)
+                            });
                         // A CRD without annotations also gets the key for them.
                         let plain = without.replacen("  annotations:\n", "", 1);
                         let is_as_it_was =

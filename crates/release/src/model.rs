@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value};
 
 use super::time::TimeBudget;
+use contract::file_content::FileContent;
 use contract::git_source;
 use contract::settings::Mode;
 use contract::task::{Right, Task};
@@ -183,7 +184,7 @@ pub struct ReleasedCrd {
     /// `metadata.name`.
     pub name: String,
     /// The document, with the annotations that prevent its deletion.
-    pub text: String,
+    pub text: FileContent,
 }
 
 /// Objects that are not part of a vendor's chart.

@@ -22,6 +22,7 @@ use super::{
 use catalog::CatalogCrd;
 use catalog::model::ComponentHooks;
 use contract::driver::Driver;
+use contract::file_content::FileContent;
 use contract::names::{DRA_DRIVER, GPU_OPERATOR};
 use contract::settings::{DraRequired, Gate, HoldNodes, Mode};
 use contract::task::Task;
@@ -171,7 +172,7 @@ struct ReleasePlanner<'a, C> {
     options: &'a PlanOptions,
     chosen: &'a [ChosenComponent<'a>],
     /// The owner of each CRD: its text, the component, the release.
-    owners: BTreeMap<String, (String, String, String)>,
+    owners: BTreeMap<String, (FileContent, String, String)>,
     releases: Vec<Release>,
 }
 

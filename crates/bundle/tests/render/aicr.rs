@@ -51,7 +51,7 @@ fn facts(recipe: &Recipe, plan: &ReleasePlan, at: usize, directory: &Path) -> Bu
     let (deployer, options) = (DEPLOYERS[at], PlanOptions::default());
     let source = BundleSource::new("https://git.example.com/fleet.git", "main", "bundles").unwrap();
     let source = (deployer.source == SourceNeed::Rendered).then_some(&source);
-    let hook_chart = hook_chart::FILES;
+    let hook_chart = hook_chart::contents();
     let input = BundleInput { recipe, plan, options: &options, deployer, hook_chart, source };
     let bundle = directory.join(deployer.name);
     write(&build(input).unwrap(), &bundle, false).unwrap();

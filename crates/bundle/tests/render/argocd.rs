@@ -46,7 +46,7 @@ fn scene(name: &str, url: &str, path: &str, options: &PlanOptions) -> Result<Sce
         plan: &plan,
         options,
         deployer,
-        hook_chart: hook_chart::FILES,
+        hook_chart: hook_chart::contents(),
         source: Some(&source),
     };
     let tree = build(parts)?;

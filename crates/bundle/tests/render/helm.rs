@@ -86,8 +86,11 @@ fn each(helm: &Path) {
                 // The vendor's charts are not available here.
                 ReleaseKind::Upstream(_) => {}
                 ReleaseKind::Crds(crds) => {
-                    let expected =
-                        crds.crds.iter().map(|crd| yaml::from_str(&crd.text).unwrap()).collect();
+                    let expected = crds
+                        .crds
+                        .iter()
+                        .map(|crd| yaml::from_str(crd.text.as_str()).unwrap())
+                        .collect();
                     let found = objects(helm, &bundle, &folder, release, &[]);
                     assert_eq!(by_name(found), by_name(expected), "{name}: {folder}");
                 }

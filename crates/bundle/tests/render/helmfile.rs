@@ -38,7 +38,7 @@ fn changed(change: impl Fn(&mut ReleasePlan)) -> (ReleasePlan, BundleTree) {
         plan: &plan,
         options: &PlanOptions::default(),
         deployer,
-        hook_chart: hook_chart::FILES,
+        hook_chart: hook_chart::contents(),
         source: None,
     };
     let tree = build(parts).unwrap();
@@ -260,7 +260,7 @@ fn trap_helmfile_keys_that_break_promises_are_absent() {
         for file in
             library::bundle(name, deployer).files().filter(|file| file.path.starts_with("helmfile"))
         {
-            let text = String::from_utf8(file.content.clone()).unwrap();
+            let text = String::from_utf8(file.content.to_vec()).unwrap();
             let found = keys.iter().find(|key| {
                 text.lines()
                     .any(|line| line.trim_start_matches([' ', '-']).starts_with(&format!("{key}:")))
@@ -350,7 +350,7 @@ fn trap_helmfile_resolves_references_in_values() {
 fn trap_helmfile_apply_does_not_rerun_failed_hook() {
     for (name, deployer) in library::all().filter(|(_, deployer)| deployer.name == "helmfile") {
         let tree = library::bundle(name, deployer);
-        let readme = String::from_utf8(tree.get("README.md").unwrap().content.clone()).unwrap();
+        let readme = String::from_utf8(tree.get("README.md").unwrap().content.to_vec()).unwrap();
         for sentence in [
             "**Use `helmfile sync`.**",
             "It does not work **after a hook has failed**",

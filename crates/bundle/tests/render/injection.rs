@@ -224,7 +224,7 @@ fn bundle(loaded: &ValidRecipe, options: &PlanOptions, deployer: Deployer) -> Bu
         plan: &plan,
         options,
         deployer,
-        hook_chart: hook_chart::FILES,
+        hook_chart: hook_chart::contents(),
         source,
     })
     .unwrap()
@@ -247,7 +247,7 @@ fn actions(text: &str) -> Vec<String> {
 /// The files that are the same in both bundles and have nothing to do with the text.
 fn unchanged(found: &BundleTree, meant: &BundleTree, example: &str) -> BTreeSet<String> {
     let is_same = |path: &str, content: &[u8]| {
-        meant.get(path).is_some_and(|file| file.content == content)
+        meant.get(path).is_some_and(|file| *file.content == *content)
             && !std::str::from_utf8(content).unwrap().contains(example)
     };
     found

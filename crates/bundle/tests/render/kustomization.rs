@@ -50,7 +50,7 @@ fn rendered(recipe: &Recipe, deployer: Deployer) -> Result<BundleTree, RenderErr
         plan: &planned(recipe),
         options: &PlanOptions::default(),
         deployer,
-        hook_chart: hook_chart::FILES,
+        hook_chart: hook_chart::contents(),
         source: (deployer.source == SourceNeed::Rendered).then_some(&source),
     })
 }

@@ -58,7 +58,7 @@ pub(crate) fn bundle_of(recipe: &Recipe, deployer: Deployer, url: &str) -> Bundl
         plan: &plan,
         options: &PlanOptions::default(),
         deployer,
-        hook_chart: hook_chart::FILES,
+        hook_chart: hook_chart::contents(),
         source,
     })
     .unwrap()
@@ -166,7 +166,7 @@ fn a_bundles_own_recipe_gives_the_bundle_again() {
         let first = bundle(name, deployer);
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("recipe.yaml");
-        std::fs::write(&path, &first.get("recipe.yaml").unwrap().content).unwrap();
+        std::fs::write(&path, &*first.get("recipe.yaml").unwrap().content).unwrap();
         assert_eq!(bundle(path.to_str().unwrap(), deployer), first, "{name}");
     }
 }

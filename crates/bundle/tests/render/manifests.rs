@@ -35,7 +35,7 @@ fn rendered(components: &[Value], deployer: Deployer) -> BundleTree {
 fn chart(tree: &BundleTree) -> String {
     let is_it = |path: &str| path.ends_with("-gpu-operator-manifests/Chart.yaml");
     let file = tree.files().find(|file| is_it(&file.path)).unwrap();
-    String::from_utf8(file.content.clone()).unwrap()
+    String::from_utf8(file.content.to_vec()).unwrap()
 }
 
 /// Regression: a hook has only the values of manifests, and a changed template did not change them.

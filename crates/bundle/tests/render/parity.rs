@@ -16,7 +16,7 @@ use super::library::{bundle, bundle_from};
 /// The texts of a bundle.
 pub(crate) fn files(tree: &BundleTree) -> TextFiles {
     tree.files()
-        .map(|file| (file.path.clone(), String::from_utf8(file.content.clone()).unwrap()))
+        .map(|file| (file.path.clone(), String::from_utf8(file.content.to_vec()).unwrap()))
         .collect()
 }
 

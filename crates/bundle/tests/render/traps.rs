@@ -119,7 +119,7 @@ fn trap_argocd_takes_earlier_finished_job_for_new() {
             .files()
             .filter(|file| file.path.ends_with("/templates/job.yaml"))
         {
-            let text = String::from_utf8(file.content.clone()).unwrap();
+            let text = String::from_utf8(file.content.to_vec()).unwrap();
             let policy = "argocd.argoproj.io/hook-delete-policy: BeforeHookCreation,HookSucceeded";
             assert!(text.contains(policy), "{name}: {}", file.path);
         }
@@ -133,7 +133,7 @@ fn trap_helm_hooks_have_one_independent_job() {
         for file in
             library::bundle(name, deployer).files().filter(|file| file.path.contains("/templates/"))
         {
-            let text = String::from_utf8(file.content.clone()).unwrap();
+            let text = String::from_utf8(file.content.to_vec()).unwrap();
             let lines: Vec<&str> =
                 text.lines().map(str::trim).filter(|line| line.contains("helm.sh/hook")).collect();
             for line in lines {

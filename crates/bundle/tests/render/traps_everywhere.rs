@@ -157,7 +157,7 @@ fn trap_what_bundles_cannot_set_is_documented() {
     ];
     for (name, deployer) in library::all() {
         let tree = library::bundle(name, deployer);
-        let page = String::from_utf8(tree.get("README.md").unwrap().content.clone()).unwrap();
+        let page = String::from_utf8(tree.get("README.md").unwrap().content.to_vec()).unwrap();
         for words in
             said.iter().filter(|(known, _)| *known == deployer.name).flat_map(|(_, words)| words)
         {
@@ -174,7 +174,7 @@ fn trap_pre_delete_job_keeps_the_application() {
             continue;
         }
         let tree = library::bundle(name, deployer);
-        let page = String::from_utf8(tree.get("README.md").unwrap().content.clone()).unwrap();
+        let page = String::from_utf8(tree.get("README.md").unwrap().content.to_vec()).unwrap();
         assert!(
             page.contains("`pre-delete-finalizer.argocd.argoproj.io`")
                 && page.contains(r#"{"metadata":{"finalizers":null}}"#),
@@ -207,7 +207,7 @@ fn trap_nfd_must_not_take_its_labels_away() {
             }
         }
         if deployer.name.starts_with("argocd") {
-            let page = String::from_utf8(tree.get("README.md").unwrap().content.clone()).unwrap();
+            let page = String::from_utf8(tree.get("README.md").unwrap().content.to_vec()).unwrap();
             assert!(
                 page.contains(r#"{"metadata":{"finalizers":null}}"#) && page.contains("--cascade"),
                 "{name}, {deployer}"
@@ -226,7 +226,7 @@ fn trap_nfd_must_not_take_its_labels_away() {
 fn image_without_registry_is_noted_on_each_page() {
     for (name, deployer) in library::all() {
         let tree = library::bundle(name, deployer);
-        let page = String::from_utf8(tree.get("README.md").unwrap().content.clone()).unwrap();
+        let page = String::from_utf8(tree.get("README.md").unwrap().content.to_vec()).unwrap();
         let has_hook = tree.files().any(|file| file.path.ends_with("/rollout.yaml"));
         assert_eq!(
             page.contains("the hook's image has no registry"),

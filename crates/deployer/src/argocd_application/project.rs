@@ -114,6 +114,8 @@ fn crds(plan: &ReleasePlan) -> impl Iterator<Item = &ReleasedCrd> {
 /// form in all of them, so they are not parsed.
 fn cluster_kind(crd: &ReleasedCrd) -> Option<(&str, &str)> {
     let (_, group) = crd.name.split_once('.')?;
-    let find = |key: &str| crd.text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
+    let find = |key: &str| {
+        crd.text.as_str().lines().find_map(|line| line.strip_prefix(key)).map(str::trim)
+    };
     (find("  scope:")? == "Cluster").then_some((group, find("    kind:")?))
 }

@@ -65,7 +65,7 @@ impl Scene {
             plan: &plan,
             options: &options,
             deployer,
-            hook_chart: hook_chart::FILES,
+            hook_chart: hook_chart::contents(),
             source: None,
         };
         let bundle = directory.path().join("a bundle");

@@ -83,7 +83,7 @@ pub(crate) fn states(tree: &BundleTree) -> Vec<State> {
     let mut states: Vec<State> = Vec::new();
     let mut next = Some("helmfile.yaml".to_owned());
     while let Some(path) = next {
-        let text = String::from_utf8(tree.get(&path).unwrap().content.clone()).unwrap();
+        let text = String::from_utf8(tree.get(&path).unwrap().content.to_vec()).unwrap();
         let state: State =
             yaml::from_str(&text).unwrap_or_else(|error| panic!("{path}: {error}\n{text}"));
         next = state.helmfiles.first().map(|earlier| earlier.path.clone());

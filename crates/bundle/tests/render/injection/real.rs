@@ -239,7 +239,7 @@ fn deploy_script_passes_every_word_unchanged() {
         plan: &plan,
         options: &options,
         deployer: "helm".parse().unwrap(),
-        hook_chart: catalog::hook_chart::FILES,
+        hook_chart: catalog::hook_chart::contents(),
         source: None,
     };
     let directory = tempfile::tempdir().unwrap();
