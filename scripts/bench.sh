@@ -9,6 +9,7 @@
 #      - 3 and 1,000 nodes: time with nothing to do, and memory
 #      - mode `drive` on 10 and 100 nodes: requests, processor time, and how much longer an upgrade
 #        takes than its drivers do
+#      - 10 nodes one by one in `drive`, `assist` and `steer`: where the time between two nodes goes
 #      - the accuracy of `plan` where NVIDIA's controller upgrades (five fleets, 45 minutes)
 # Usage: scripts/bench.sh
 # Environment, with defaults: GPU_ROLLOUT_BENCH_ROUNDS=100, GPU_ROLLOUT_BENCH_NODES=1000,
@@ -58,7 +59,7 @@ measured bench-decide.log ' nodes, one of which' '^end$' cargo bench --locked -p
 title "the hook on a real API server"
 if [ -n "$rootfs" ] && scripts/needs.sh stack scenarios; then
   GPU_ROLLOUT_ROOTFS=$rootfs measured bench-hook.log '^hook  ' '^wall:' tests/e2e/run.sh scenarios::cost::
-  GPU_ROLLOUT_ROOTFS=$rootfs GPU_ROLLOUT_E2E_THREADS=1 measured bench-drive.log '^drive  ' '^requests without' tests/e2e/run.sh scenarios::pace::
+  GPU_ROLLOUT_ROOTFS=$rootfs GPU_ROLLOUT_E2E_THREADS=1 measured bench-drive.log '^\(drive\|assist\|steer\)\(  \|, \)' '^pace.*: told' tests/e2e/run.sh scenarios::pace::
   GPU_ROLLOUT_ROOTFS=$rootfs GPU_ROLLOUT_E2E_THREADS=1 measured bench-plan.log '^assist  ' '^$' tests/e2e/run.sh scenarios::calibration::
 else
   echo "skipped: programs are missing"
