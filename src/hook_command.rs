@@ -94,7 +94,7 @@ impl HookRunArguments {
             );
             return ExitCode::Usage;
         }
-        let ended = match read(&settings) {
+        let ended = match read(&settings, origin(&settings)) {
             Ok(settings) => {
                 in_cluster(settings, PodIdentity { job: job_uid, pod: pod_name }, metrics_port)
             }
@@ -126,8 +126,15 @@ impl HookRunArguments {
     }
 }
 
-/// Parses the settings. Unknown keys of a newer chart get an error of their own.
-fn read(text: &str) -> Result<Settings, RunEnd> {
+/// Returns where the settings come from, as messages name it.
+fn origin(settings: &str) -> &'static str {
+    #[expect(clippy::disallowed_methods, reason = "the environment of the command is read here")]
+    let variable = std::env::var(SETTINGS_ENV);
+    if variable.as_deref() == Ok(settings) { SETTINGS_ENV } else { "--settings" }
+}
+
+/// Parses the settings from `origin`. Unknown keys of a newer chart get an error of their own.
+fn read(text: &str, origin: &str) -> Result<Settings, RunEnd> {
     let newer = |error: serde_json::Error| {
         let value: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
         let version =
@@ -142,7 +149,7 @@ fn read(text: &str) -> Result<Settings, RunEnd> {
             None => RunEnd::new(
                 EndReason::SettingsUnreadable,
                 format!(
-                    "cannot read the settings in {SETTINGS_ENV}: {error}; the hook image and the hook chart must have the same version"
+                    "cannot read the settings in {origin}: {error}; the hook image and the hook chart must have the same version"
                 ),
             ),
         }
@@ -266,7 +273,7 @@ mod tests {
 
     #[test]
     fn settings_of_newer_chart_are_not_called_wrong() {
-        let code = |text: &str| read(text).map_err(|ended| ended.code);
+        let code = |text: &str| read(text, SETTINGS_ENV).map_err(|ended| ended.code);
         assert_eq!(
             code(r#"{"formatVersion": 2, "digest": "d", "news": []}"#),
             Err(ExitCode::NewerFormat)
@@ -282,5 +289,12 @@ mod tests {
         ] {
             assert_eq!(code(wrong), Err(ExitCode::Input), "{wrong}");
         }
+    }
+
+    #[test]
+    fn message_names_origin_of_settings() {
+        let ended = read("foo", "--settings").expect_err("not JSON");
+        assert!(ended.message.starts_with("cannot read the settings in --settings: "));
+        assert_eq!(origin("foo"), "--settings");
     }
 }

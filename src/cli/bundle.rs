@@ -28,9 +28,10 @@ enum BundleCommand {
     /// Check whether a bundle was edited, and whether it is consistent
     ///
     /// Use it before you deploy, and after you have edited a bundle. It prints one finding per
-    /// line: each edited file, and each part that no longer matches the others, such as a hook that
-    /// no longer matches the values. Every edit gives exit code 1, even if all parts still
-    /// match: read the findings. Exit code 0 means that the bundle is exactly as `render` wrote it.
+    /// line: each edited file, and edits that break the bundle, such as a new version of a component
+    /// without its hook and CRDs (docs/bundles.md lists them). Every edit gives exit code 1, even if
+    /// it breaks nothing: read the findings. Exit code 0 means that the content of every file is as
+    /// `render` wrote it.
     #[command(after_help = "Example:
   gpu-rollout bundle verify bundle")]
     Verify(verify::VerifyArguments),

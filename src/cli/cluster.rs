@@ -149,7 +149,10 @@ fn print_no_client(error: &ClientError, printer: &mut Printer) -> ExitCode {
         ClientError::Proxy(_) => {
             "set HTTPS_PROXY, or `proxy-url` in the kubeconfig, to such an address, or exclude the API server with NO_PROXY"
         }
-        ClientError::Config(_) | ClientError::Kubeconfig(_) | ClientError::Client(_) => {
+        ClientError::Config(_)
+        | ClientError::UnreadableKubeconfig { .. }
+        | ClientError::Kubeconfig { .. }
+        | ClientError::Client(_) => {
             "set --kubeconfig or KUBECONFIG to a kubeconfig, and --context to a context of it"
         }
     };

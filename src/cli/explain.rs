@@ -16,20 +16,36 @@ use contract::exit::ExitCode;
 struct ExplainPage {
     /// What an entry is.
     kind: &'static str,
+    /// Its file in `docs/`.
+    file: &'static str,
     text: &'static str,
     /// How many columns at the start contain names of the entry.
     names: usize,
 }
 
 const PAGES: [ExplainPage; 3] = [
-    ExplainPage { kind: "exit code", text: include_str!("../../docs/exit-codes.md"), names: 2 },
+    ExplainPage {
+        kind: "exit code",
+        file: "exit-codes.md",
+        text: include_str!("../../docs/exit-codes.md"),
+        names: 2,
+    },
     ExplainPage {
         kind: "check of the preflight",
+        file: "preflight.md",
         text: include_str!("../../docs/preflight.md"),
         names: 1,
     },
-    ExplainPage { kind: "lint", text: include_str!("../../docs/lints.md"), names: 1 },
+    ExplainPage {
+        kind: "lint",
+        file: "lints.md",
+        text: include_str!("../../docs/lints.md"),
+        names: 1,
+    },
 ];
+
+/// The headings of the columns that say what an entry means.
+const MEANINGS: [&str; 2] = ["What it means", "What it finds"];
 
 /// Arguments of `gpu-rollout explain`.
 #[derive(Debug, Args)]
@@ -103,7 +119,7 @@ fn of_page(page: &ExplainPage) -> Vec<ExplainEntry> {
         .lines()
         .skip_while(|line| !line.starts_with("| "))
         .take_while(|line| line.starts_with('|'))
-        .map(cells);
+        .map(|line| cells(line, page.file));
     let headings = rows.next().unwrap_or_default();
     let entry = |row: Vec<String>| ExplainEntry {
         kind: page.kind,
@@ -119,38 +135,49 @@ fn of_page(page: &ExplainPage) -> Vec<ExplainEntry> {
     rows.skip(1).map(entry).collect()
 }
 
-fn cells(line: &str) -> Vec<String> {
-    line.trim_matches('|').split(" | ").map(|cell| plain(cell.trim())).collect()
+fn cells(line: &str, file: &str) -> Vec<String> {
+    line.trim_matches('|').split(" | ").map(|cell| plain(cell.trim(), file)).collect()
 }
 
-/// Replaces links by their text, because the reader has no pages to follow.
-fn plain(text: &str) -> String {
+/// Replaces each link of a page by its text and the page that it leads to, because a terminal
+/// cannot follow links.
+fn plain(text: &str, file: &str) -> String {
     let mut plain = String::new();
     let mut rest = text;
     while let Some((before, link)) = rest.split_once('[') {
-        let Some((label, after)) = link
-            .split_once("](")
-            .and_then(|(label, target)| Some((label, target.split_once(')')?.1)))
-        else {
+        let Some((label, target, after)) = link.split_once("](").and_then(|(label, link)| {
+            let (target, after) = link.split_once(')')?;
+            Some((label, target, after))
+        }) else {
             break;
         };
         plain.push_str(before);
-        plain.push_str(label);
+        // Writing to a String cannot fail.
+        let _ = write!(plain, "{label} ({})", linked_page(target, file));
         rest = after;
     }
     plain.push_str(rest);
     plain.replace('*', "")
 }
 
+/// Returns the page that a link in `file` leads to, without the anchor.
+fn linked_page(target: &str, file: &str) -> String {
+    match target.split_once('#').map_or(target, |(page, _)| page) {
+        "" => format!("docs/{file}"),
+        page if page.contains("://") => page.to_owned(),
+        page => format!("docs/{page}"),
+    }
+}
+
 fn list(entries: &[ExplainEntry]) -> String {
     let row = |entry: &ExplainEntry| {
-        let first = entry
+        let meaning = entry
             .sections
             .iter()
+            .find(|section| MEANINGS.contains(&section.heading.as_str()))
             .map(|section| section.text.as_str())
-            .find(|text| text.len() > 30)
             .unwrap_or_default();
-        let sentence = first.split_inclusive(". ").next().unwrap_or_default().trim();
+        let sentence = meaning.split_inclusive(". ").next().unwrap_or_default().trim();
         vec![entry.names.join(" "), entry.kind.to_owned(), sentence.to_owned()]
     };
     table(&["NAME", "WHAT", "MEANS"], &entries.iter().map(row).collect::<Vec<_>>(), width())
@@ -205,8 +232,32 @@ mod tests {
     }
 
     #[test]
-    fn links_become_their_words() {
-        assert_eq!(plain("see [all](a.md) of *them* [1] x"), "see all of them [1] x");
-        assert_eq!(plain("`[a]` stays"), "`[a]` stays");
+    fn every_entry_has_one_meaning() {
+        for entry in entries() {
+            let headings = entry.sections.iter().map(|section| section.heading.as_str());
+            let count = headings.filter(|heading| MEANINGS.contains(heading)).count();
+            assert_eq!(count, 1, "{entry:?}");
+        }
+    }
+
+    #[test]
+    fn list_shows_meaning_of_check() {
+        let entries = entries();
+        let check = entries.iter().filter(|entry| entry.names == ["time-budget"]);
+        let text = list(&check.cloned().collect::<Vec<_>>());
+        assert!(text.contains("A time budget of the Job"), "{text}");
+    }
+
+    #[test]
+    fn links_show_their_pages() {
+        for (text, expected) in [
+            ("see [all](a.md) of *them* [1] x", "see all (docs/a.md) of them [1] x"),
+            ("[a right](a.md#rights), [b](to/b.md)", "a right (docs/a.md), b (docs/to/b.md)"),
+            ("see [Rules](#rules).", "see Rules (docs/lints.md)."),
+            ("[a](https://example.com/x#y)", "a (https://example.com/x)"),
+            ("`[a]` stays", "`[a]` stays"),
+        ] {
+            assert_eq!(plain(text, "lints.md"), expected);
+        }
     }
 }

@@ -53,8 +53,8 @@ pub struct ResumeArguments {
     /// `--all`
     #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "all")]
     selector: Option<String>,
-    /// Remove every pause of this user, as the list of pauses names the user; with `--selector`,
-    /// only those with the selector
+    /// Remove every pause of this user, named as in the list of pauses; with `--selector`, only those
+    /// with the selector
     #[arg(long, value_name = "USER", conflicts_with = "all")]
     by: Option<String>,
     /// Remove every pause

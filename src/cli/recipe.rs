@@ -61,7 +61,7 @@ enum RecipeCommand {
         #[arg(long)]
         strict: bool,
     },
-    /// Print a recipe merged with those that it extends, with all defaults
+    /// Print a recipe merged with those that it extends, with defaults
     ///
     /// Use it to see the values that `bundle render` uses, or to start your own recipe.
     #[command(

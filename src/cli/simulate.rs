@@ -35,8 +35,7 @@ pub struct SimulateArguments {
     /// Recipe
     #[arg(short = 'r', long = "recipe", value_name = "RECIPE", help = RECIPE_HELP)]
     recipe: String,
-    /// Number of GPU nodes: 1 to 10000 in mode `drive`, 1 to 1000 in the other modes [default: the
-    /// recipe's cluster.gpuNodes]
+    /// Number of GPU nodes, 1 to 10000 [default: the recipe's cluster.gpuNodes]
     #[arg(long)]
     nodes: Option<usize>,
     /// Random seed of the first run: an integer; the same seed gives the same result

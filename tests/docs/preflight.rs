@@ -28,11 +28,11 @@ the nodes and pods that it concerns, and says what to do.
 
 * **blocks**: the rollout does not start.
 * **warns**: the hook reports the finding, and the rollout starts.
-* **blocks, always**: like *blocks*, but you cannot lower the severity. With such a finding, the
+* **cannot be lowered**: you cannot set the check to `warn` or `ignore`. With such a finding, the
   rollout could not work, or would ignore its own policy.
 
-In mode `assist`, every check only warns by default, because the operator upgrades the nodes with or
-without the hook.
+In mode `assist`, every check warns unless you set it to `block`, because the operator upgrades the
+nodes with or without the hook.
 
 ## Change the severity of a check
 
@@ -57,10 +57,15 @@ rollout:
 ";
 
 fn normally(check: PreflightCheck) -> &'static str {
+    // These checks find nothing in mode `assist`.
+    let other_modes = [PreflightCheck::Actors, PreflightCheck::ManagerEviction];
     match check.normally() {
-        DefaultSeverity::Blocks => "blocks",
+        DefaultSeverity::Blocks => "blocks (in mode `assist`: warns)",
         DefaultSeverity::Warns => "warns",
-        DefaultSeverity::AlwaysBlocks => "blocks, always",
+        DefaultSeverity::AlwaysBlocks if other_modes.contains(&check) => {
+            "blocks, cannot be lowered"
+        }
+        DefaultSeverity::AlwaysBlocks => "blocks (in mode `assist`: warns), cannot be lowered",
         DefaultSeverity::BlocksDrive => "blocks in mode `drive`, warns otherwise",
     }
 }

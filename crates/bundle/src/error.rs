@@ -14,6 +14,14 @@ pub enum BundleError {
         /// The missing file.
         file: &'static str,
     },
+    /// The bundle lacks a file that every bundle has.
+    #[error("the bundle `{}` is incomplete: `{file}` is missing", directory.display())]
+    Incomplete {
+        /// The directory.
+        directory: PathBuf,
+        /// The missing file.
+        file: &'static str,
+    },
     /// A path cannot be read.
     #[error("cannot read `{}`: {source}", path.display())]
     Read {

@@ -71,7 +71,9 @@ fn release_findings(
     if release.waits_for_objects == DeployerFact::Is(true) {
         reasons.push(format!("{name} waits for all its objects, which become ready only after hooks that have not started yet"));
     }
-    if let Some(hook) = &release.hook {
+    // Without its settings, a hook seems to be that of another component.
+    let own = format!("{}/{SETTINGS}", release.chart.place);
+    if let Some(hook) = release.hook.as_ref().filter(|_| !release.values.missing.contains(&own)) {
         reasons.extend(hook_reasons(name, release, hook, facts, listed));
         let least = deployer_timeout_seconds(hook.budget_seconds);
         for timeout in release.evidence.timeouts.iter().filter(|timeout| timeout.seconds < least) {
@@ -116,8 +118,11 @@ fn hook_reasons(
         reasons.push(format!("{name} is deployed with hooks disabled, so its Job never runs"));
     }
     match &upstream.chart.version {
+        Some(deployed) if component_version.is_empty() => reasons.push(format!(
+            "deploys {component} {deployed}, but the settings of its hook {name} do not name a version: render again with --force"
+        )),
         Some(deployed) if deployed != component_version => reasons.push(format!(
-            "deploys {component} {deployed}, but its hook {name} is made for {component_version}: change the recipe and render again"
+            "deploys {component} {deployed}, but its hook {name} is made for {component_version}: change the recipe and render again with --force"
         )),
         _ => {}
     }
@@ -160,10 +165,11 @@ fn info_findings(said: &ReleaseInfo, facts: &BundleFacts) -> Vec<BundleFinding> 
     }
     match said.kind.as_str() {
         "upstream" | "kustomization" => {
-            let version = said.version.as_deref().unwrap_or_default();
+            let version = said.version.as_deref();
             if let Some(deployed) =
-                release.chart.version.as_deref().filter(|deployed| *deployed != version)
+                release.chart.version.as_deref().filter(|deployed| Some(*deployed) != version)
             {
+                let version = version.unwrap_or("without a version");
                 findings.push(finding(
                     INFO,
                     format!("lists {} {version}, but `{file}` deploys {deployed}", said.name),
@@ -177,11 +183,17 @@ fn info_findings(said: &ReleaseInfo, facts: &BundleFacts) -> Vec<BundleFinding> 
                 .get(component)
                 .filter(|upstream| upstream.kind == "upstream")
                 .and_then(|upstream| upstream.chart.version.as_deref());
-            let found = release.chart.app_version.as_deref().unwrap_or("none");
-            if let Some(deployed) = deployed.filter(|deployed| *deployed != found) {
-                let reason = format!(
-                    "deploys {component} {deployed} with the CRDs of version {found}: change the recipe and render again"
-                );
+            let found = release.chart.app_version.as_deref();
+            if let Some(deployed) = deployed.filter(|deployed| Some(*deployed) != found) {
+                let reason = match found {
+                    Some(found) => format!(
+                        "deploys {component} {deployed} with the CRDs of version {found}: change the recipe and render again with --force"
+                    ),
+                    None => format!(
+                        "deploys {component} {deployed}, but its CRDs in `{}` do not name a version: render again with --force",
+                        release.chart.place
+                    ),
+                };
                 findings.push(finding(&facts.releases[component].evidence.file, reason));
             }
         }

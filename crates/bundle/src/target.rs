@@ -7,6 +7,7 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as 
 use std::path::{Path, PathBuf};
 
 use super::directory::read_info;
+use super::error::BundleError;
 use super::info::MARK;
 use super::verify::{BundleFinding, verify};
 use super::write::WriteError;
@@ -177,6 +178,9 @@ fn examine(directory: &Path, force: bool) -> Result<Option<String>, WriteError> 
                 .filter(|finding| !matches!(finding, BundleFinding::Promise { .. }))
                 .map(ToString::to_string)
                 .collect(),
+            Err(error @ BundleError::Incomplete { .. }) => {
+                return Err(WriteError::Incomplete(error));
+            }
             Err(unverifiable) => vec![unverifiable.to_string()],
         };
         if !edits.is_empty() {

@@ -216,7 +216,11 @@ fn what_is_no_bundle_is_said_so() {
     assert!(matches!(verify(&directory.path().join("nowhere")), Err(BundleError::Read { .. })));
     let (_directory, output) = bundle();
     fs::remove_file(output.join("checksums.txt")).unwrap();
-    assert!(matches!(verify(&output), Err(BundleError::NoBundle { file: "checksums.txt", .. })));
+    assert!(matches!(verify(&output), Err(BundleError::Incomplete { file: "checksums.txt", .. })));
+    let error = write(tree(), &output, false).unwrap_err();
+    assert!(matches!(&error, WriteError::Incomplete(_)), "{error}");
+    write(tree(), &output, true).unwrap();
+    assert_eq!(verify(&output).unwrap(), []);
 }
 
 #[test]
@@ -296,6 +300,14 @@ fn broken_promise_is_found_despite_valid_checksums() {
         "3870 004-gpu-operator/values.yaml",
         "3870 my-values.yaml"
     ));
+    assert_eq!(
+        broken("005-gpu-operator-post/rollout.yaml", "version: v26.3.1", "version: \"\""),
+        "broken: deploy.sh: deploys gpu-operator v26.3.1, but the settings of its hook gpu-operator-post do not name a version: render again with --force"
+    );
+    assert_eq!(
+        broken("002-gpu-operator-crds/Chart.yaml", "appVersion:", "# appVersion:"),
+        "broken: deploy.sh: deploys gpu-operator v26.3.1, but its CRDs in `002-gpu-operator-crds` do not name a version: render again with --force"
+    );
     assert_eq!(
         broken("004-gpu-operator/values.yaml", "580.126.20", "580.126.21"),
         "",

@@ -67,11 +67,11 @@ impl fmt::Display for BundleFinding {
 /// unchanged and consistent.
 ///
 /// # Errors
-/// The directory is not a bundle, or cannot be read.
+/// The directory is not a bundle, has no checksums, or cannot be read.
 pub fn verify(directory: &Path) -> Result<Vec<BundleFinding>, BundleError> {
     let bundle = BundleDirectory::open(directory)?;
     if bundle.kind(CHECKSUMS).is_none() {
-        return Err(BundleError::NoBundle { directory: directory.to_owned(), file: CHECKSUMS });
+        return Err(BundleError::Incomplete { directory: directory.to_owned(), file: CHECKSUMS });
     }
     let mut findings = Vec::new();
     match checksums::read(&String::from_utf8_lossy(&bundle.read(CHECKSUMS)?)) {

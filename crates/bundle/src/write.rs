@@ -10,6 +10,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use super::BundleTree;
+use super::error::BundleError;
 use super::info::{BundleIdentity, INFO};
 use super::target::OutputDirectory;
 use deployer::BundleFile;
@@ -44,6 +45,9 @@ pub enum WriteError {
         /// The edited files.
         edits: Vec<String>,
     },
+    /// A bundle that lacks the file that would show edits.
+    #[error("{0}, so edits in it cannot be found")]
+    Incomplete(BundleError),
     /// A Git repository.
     #[error("`{}` is the top of a Git repository, and rendering would replace it as a whole", .0.display())]
     Repository(PathBuf),
@@ -68,6 +72,9 @@ impl WriteError {
             Self::Edited { .. } => {
                 Some("move the edits into the recipe, or discard them with --force")
             }
+            Self::Incomplete(_) => Some(
+                "move edits into the recipe, and render again with --force, which discards them",
+            ),
             Self::Repository(_) | Self::CurrentDirectory(_) => Some("name a directory inside it"),
         }
     }

@@ -78,7 +78,8 @@ pub enum CheckSeverity {
     Warning,
 }
 
-/// The severity of a check that the user does not configure.
+/// The severity of a check that the user does not configure. In mode `assist`, such a check warns
+/// in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DefaultSeverity {
     /// The finding blocks.
@@ -105,8 +106,8 @@ pub enum CheckLevel {
 }
 
 /// The severity that a user sets, by check. Checks that are not named have the default of the
-/// table. Checks that always block can only be set to `block`, which has an effect in mode
-/// `assist`.
+/// table. Checks whose severity cannot be lowered can only be set to `block`, which has an effect
+/// in mode `assist`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CheckStrictness(

@@ -164,6 +164,9 @@ pub struct Verdict {
     pub reasons: Vec<VerdictReason>,
     /// Time of the verdict.
     pub at: Timestamp,
+    /// The hint in the message, if it has one. A record has it only in the message.
+    #[serde(skip)]
+    pub hint: Option<String>,
 }
 
 /// One reason of a verdict, for programs.

@@ -230,7 +230,7 @@ fn explain(error: &yaml::Error, text: &str, source: SourceId, words: DocumentWor
             ("a key must be a plain string".to_owned(), "lists and maps cannot be keys")
         }
         other => (
-            format!("this is not YAML: {}", without_place(&other.to_string())),
+            format!("this is not YAML: {}", without_place(&yaml::message(other))),
             "check indentation, brackets and quotes around this place",
         ),
     };

@@ -132,7 +132,7 @@ impl RunEnd {
 
     /// Converts the end to the verdict in the run record.
     pub(super) fn into_verdict(self, at: Timestamp) -> Verdict {
-        Verdict { code: self.code, message: self.message, reasons: self.reasons, at }
+        Verdict { code: self.code, message: self.message, reasons: self.reasons, at, hint: None }
     }
 }
 

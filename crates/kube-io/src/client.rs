@@ -1,7 +1,7 @@
 //! The Kubernetes client of the hook in its pod, and of a user at a workstation.
 
-use std::error::Error;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kube::Config;
@@ -10,6 +10,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 pub use kube::Client;
 
 use super::call::{CallError, call};
+use super::error_causes;
 
 #[cfg(feature = "proxy")]
 mod proxy;
@@ -20,9 +21,22 @@ pub enum ClientError {
     /// There is neither an in-cluster configuration nor a kubeconfig.
     #[error("cannot find out how to reach the API server")]
     Config(#[from] kube::config::InferConfigError),
+    /// A kubeconfig cannot be read.
+    #[error("cannot use the kubeconfig `{}`", path.display())]
+    UnreadableKubeconfig {
+        /// Its path.
+        path: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
     /// The kubeconfig, or the selected context, cannot be used.
-    #[error("cannot use the kubeconfig")]
-    Kubeconfig(#[from] KubeconfigError),
+    #[error("cannot use the kubeconfig{}", in_backticks(path.as_deref()))]
+    Kubeconfig {
+        /// Its path, if the user named it.
+        path: Option<PathBuf>,
+        /// The reason.
+        source: KubeconfigError,
+    },
     /// The client could not be created.
     #[error("cannot create a Kubernetes client")]
     Client(#[from] kube::Error),
@@ -34,13 +48,27 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// Returns the message followed by those of its causes, from the outermost to the innermost.
-    pub fn with_causes(&self) -> String {
-        let causes = std::iter::successors(self.source(), |cause: &&(dyn Error + 'static)| {
-            (*cause).source()
-        });
-        causes.fold(self.to_string(), |text, cause| format!("{text}: {cause}"))
+    /// Returns a function that converts the error of a kubeconfig. `named`: the path that the user
+    /// named.
+    fn kubeconfig(named: Option<&Path>) -> impl Fn(KubeconfigError) -> Self {
+        move |error| {
+            if let KubeconfigError::ReadConfig(source, path) = error {
+                Self::UnreadableKubeconfig { path, source }
+            } else {
+                Self::Kubeconfig { path: named.map(Path::to_owned), source: error }
+            }
+        }
     }
+
+    /// Returns the message, followed by those of its causes that it does not repeat.
+    pub fn with_causes(&self) -> String {
+        error_causes::with_causes(self)
+    }
+}
+
+/// Returns a path in backticks, after a space.
+fn in_backticks(path: Option<&Path>) -> String {
+    path.map_or_else(String::new, |path| format!(" `{}`", path.display()))
 }
 
 /// The cluster that a user selects, as with kubectl.
@@ -75,12 +103,14 @@ pub async fn connect() -> Result<Client, ClientError> {
 pub async fn connect_to(cluster: &ClusterLocation) -> Result<(Client, String), ClientError> {
     let options =
         KubeConfigOptions { context: cluster.context.clone(), ..KubeConfigOptions::default() };
+    let unusable = ClientError::kubeconfig(cluster.kubeconfig.as_deref());
     let (config, kubeconfig) = if let Some(path) = &cluster.kubeconfig {
-        let kubeconfig = Kubeconfig::read_from(path)?;
-        (Config::from_custom_kubeconfig(kubeconfig.clone(), &options).await?, Some(kubeconfig))
+        let kubeconfig = Kubeconfig::read_from(path).map_err(&unusable)?;
+        let config = Config::from_custom_kubeconfig(kubeconfig.clone(), &options).await;
+        (config.map_err(&unusable)?, Some(kubeconfig))
     } else {
         let config = if cluster.context.is_some() {
-            Config::from_kubeconfig(&options).await?
+            Config::from_kubeconfig(&options).await.map_err(&unusable)?
         } else {
             Config::infer().await?
         };
@@ -169,4 +199,28 @@ pub async fn server_version(client: &Client) -> Result<String, CallError> {
         info.major,
         info.minor.trim_end_matches(|character: char| !character.is_ascii_digit())
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn message(kubeconfig: &Path) -> String {
+        let place = ClusterLocation {
+            kubeconfig: Some(kubeconfig.to_owned()),
+            ..ClusterLocation::default()
+        };
+        connect_to(&place).await.map(drop).expect_err("no kubeconfig").with_causes()
+    }
+
+    #[tokio::test]
+    async fn unusable_kubeconfig_is_named_once() {
+        assert_eq!(
+            message(Path::new("nosuch")).await,
+            "cannot use the kubeconfig `nosuch`: No such file or directory (os error 2)"
+        );
+        // A file that every package has, and that is not a kubeconfig.
+        let other = message(Path::new("Cargo.toml")).await;
+        assert!(other.starts_with("cannot use the kubeconfig `Cargo.toml`: failed to "), "{other}");
+    }
 }

@@ -8,6 +8,7 @@ mod api_collection;
 mod cache;
 pub mod call;
 pub mod client;
+pub mod error_causes;
 pub mod events;
 pub mod gpus;
 pub mod granted_access;

@@ -1,9 +1,8 @@
 //! Errors of the operator commands.
 
-use std::error::Error;
-
 use contract::exit::ExitCode;
 use kube_io::call::CallError;
+use kube_io::error_causes::with_causes;
 
 use super::find_rollouts::UnreadableHooks;
 use super::observe::ObserveError;
@@ -68,12 +67,7 @@ impl CommandError {
 
     /// Returns the message, followed by those of its causes that it does not repeat.
     pub fn with_causes(&self) -> String {
-        let causes = std::iter::successors(self.source(), |cause: &&(dyn Error + 'static)| {
-            (*cause).source()
-        });
-        causes.map(ToString::to_string).fold(self.to_string(), |text, cause| {
-            if text.contains(&cause) { text } else { format!("{text}: {cause}") }
-        })
+        with_causes(self)
     }
 }
 

@@ -153,8 +153,13 @@ mod tests {
     fn run(job: &str, code: Option<ExitCode>) -> RunRecord {
         let run =
             serde_json::json!({"formatVersion": 2, "digest": "d", "job": job, "startedAt": NOW});
-        let verdict =
-            code.map(|code| Verdict { code, message: String::new(), reasons: Vec::new(), at: NOW });
+        let verdict = code.map(|code| Verdict {
+            code,
+            message: String::new(),
+            reasons: Vec::new(),
+            at: NOW,
+            hint: None,
+        });
         RunRecord { verdict, ..serde_json::from_value(run).unwrap() }
     }
 

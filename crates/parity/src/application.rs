@@ -175,7 +175,7 @@ impl ApplicationReader<'_> {
             takes_ownership: if is_ours {
                 DeployerFact::Is(option("ServerSideApply=true"))
             } else {
-                not_expressible("Argo CD takes over existing objects, with every Application")
+                not_expressible("Argo CD always takes over existing objects")
             },
             waits_for_objects: not_expressible(
                 "Argo CD waits for objects by its own health checks before a hook, and has none for the GPU stack",

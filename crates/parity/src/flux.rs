@@ -225,7 +225,7 @@ impl<'a> KustomizedBundle<'a> {
             takes_ownership: if is_ours {
                 DeployerFact::Is(!any("disableTakeOwnership"))
             } else {
-                not_expressible("Flux takes over existing objects, with every release")
+                not_expressible("Flux always takes over existing objects")
             },
             waits_for_objects: DeployerFact::Is(!OPERATIONS.iter().all(|operation| spec[*operation]["disableWait"] == true)),
             runs_hooks: DeployerFact::Is(!any("disableHooks")),
@@ -284,7 +284,7 @@ impl<'a> KustomizedBundle<'a> {
             }]),
             skips_crds: DeployerFact::Is(true),
             creates_namespace: DeployerFact::Is(false),
-            takes_ownership: not_expressible("Flux takes over existing objects, with every release"),
+            takes_ownership: not_expressible("Flux always takes over existing objects"),
             waits_for_objects: DeployerFact::Is(spec["wait"] == true),
             runs_hooks: DeployerFact::Is(true),
             undoes_failures: DeployerFact::Is(false),

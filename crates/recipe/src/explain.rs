@@ -2,13 +2,15 @@
 
 use std::fmt::Write as _;
 
-use serde_json::Value as Json;
-
 use super::load::ValidRecipe;
 use super::schema::TypeShape;
 use diagnostics::nearest::nearest;
 use diagnostics::path::KeyPath;
 use diagnostics::tree::YamlNode;
+
+mod defaults;
+
+use defaults::{DefaultValue, default};
 
 /// Why a path cannot be explained.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -33,8 +35,11 @@ pub fn explain(loaded: &ValidRecipe, path: &KeyPath) -> Result<String, Unexplain
         return Ok(text);
     }
     match default(loaded, path) {
-        Some((source, value)) => {
-            Ok(format!("{path}: {value}\n  {source}: {value}  ← wins, no recipe sets it\n"))
+        Some(DefaultValue { source, value, unused_in }) => {
+            let unused = unused_in
+                .map(|mode| format!("; mode `{}` does not use it", mode.name()))
+                .unwrap_or_default();
+            Ok(format!("{path}: {value}\n  {source}: {value}  ← wins, no recipe sets it{unused}\n"))
         }
         None => Err(UnexplainedPath { path: path.clone(), hint: hint(loaded, path) }),
     }
@@ -112,46 +117,6 @@ fn setting<'a>(layer: &'a YamlNode, path: &KeyPath) -> Option<&'a YamlNode> {
     let replaced =
         || parents.find_map(|parent| layer.get_path(&parent)).filter(|replaced| replaced.is_null());
     layer.get_path(path).or_else(replaced)
-}
-
-/// Returns the default, and its source.
-fn default(loaded: &ValidRecipe, path: &KeyPath) -> Option<(&'static str, String)> {
-    if let [components, name, values, rest @ ..] = path.keys()
-        && components == "components"
-        && values == "values"
-    {
-        let component = catalog::component(name)?;
-        let written = loaded
-            .recipe
-            .components
-            .iter()
-            .find(|component| component.name == *name)?
-            .version
-            .as_deref();
-        let version = component.version(written.unwrap_or(&component.default_version))?;
-        let defaults = component.default_values(version)?;
-        let value = catalog::lookup_keys(defaults, rest.iter().map(String::as_str))?;
-        return Some(("default of the chart", value.to_string()));
-    }
-    let recipe = serde_json::to_value(&loaded.recipe).ok()?;
-    let value = path.keys().iter().try_fold(&recipe, step)?;
-    let source = if path.keys()[0] == "components" {
-        "default of the catalog"
-    } else {
-        "default of gpu-rollout"
-    };
-    Some((source, value.to_string()))
-}
-
-/// Follows one key of a path; a key of a list is a component's name.
-fn step<'a>(value: &'a Json, key: &String) -> Option<&'a Json> {
-    match value {
-        Json::Array(items) => {
-            items.iter().find(|item| item.get("name").and_then(Json::as_str) == Some(key))
-        }
-        Json::Object(map) => map.get(key),
-        Json::Null | Json::Bool(_) | Json::Number(_) | Json::String(_) => None,
-    }
 }
 
 fn hint(loaded: &ValidRecipe, path: &KeyPath) -> Option<String> {

@@ -9,6 +9,7 @@ mod component;
 mod metrics;
 mod node_scheduling;
 mod policy;
+mod policy_defaults;
 mod rollout;
 
 pub use admission_policy::RecipeAdmissionPolicy;
@@ -107,6 +108,7 @@ pub struct ClusterFacts {
     /// The platform. `openshift` assigns the user that the hooks' pods run as, so the hooks set none.
     /// Default: `kubernetes`.
     #[serde(default, skip_serializing_if = "is_default")]
+    #[schemars(extend("default" = ClusterPlatform::default()))]
     pub platform: ClusterPlatform,
     /// The Kubernetes versions that the recipe supports, such as `>=1.32`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

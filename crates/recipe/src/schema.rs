@@ -189,8 +189,8 @@ impl TypeShape {
         self.schema.get("description").and_then(Value::as_str)
     }
 
-    /// Returns the default value.
-    pub fn default(self) -> Option<&'static Value> {
-        self.schema.get("default").filter(|value| !value.is_null())
+    /// Returns the default of the value with this key.
+    pub fn default_of(self, key: &str) -> Option<&'static Value> {
+        self.properties()?.get(key)?.get("default").filter(|value| !value.is_null())
     }
 }

@@ -300,6 +300,7 @@ mod recipe {
     mod aicr;
     mod chart_keys;
     mod device_plugin;
+    mod explain;
     mod hostile;
     mod library;
     mod lints;

@@ -29,8 +29,8 @@ const OPERANDS_MAX_UNAVAILABLE: Count = Count::Number(1);
 const OPERANDS_MAX_UNAVAILABLE_PATH: &str = "daemonsets.rollingUpdate.maxUnavailable";
 /// The key that limits how many nodes are upgraded at once.
 const MAX_PARALLEL: &str = "maxParallelUpgrades";
-/// The verb in explanations for nodes whose driver is upgraded.
-const UPGRADED: &str = "upgraded";
+/// The upgrade of drivers in explanations, on `N` nodes at the same time.
+const UPGRADED: &str = "N upgraded at once";
 /// The largest budget in seconds. Larger ones are mistakes, and some counters of Go and Kubernetes
 /// have only 32 bits.
 const MAX_SECONDS: u64 = 24 * 24 * 3600;
@@ -117,8 +117,8 @@ pub(super) fn budget(
 struct PacedTask {
     task: Task,
     fleet: FleetPace,
-    /// What happens to a node, for explanations.
-    verb: &'static str,
+    /// What happens on how many nodes (`N`) at the same time, for explanations.
+    at_once: &'static str,
 }
 
 /// Returns what the tasks of a hook Job may do with the nodes. Of equally slow ones, the last one
@@ -135,19 +135,19 @@ fn paced_tasks(pace: DriverPace<'_>, upgrade: FleetPace) -> Result<Vec<PacedTask
     let operands = pace.operands_max_unavailable()?.map(|max_unavailable| PacedTask {
         task: Task::Settle,
         fleet: replaced(max_unavailable, OPERANDS_SECONDS),
-        verb: "with its operands replaced",
+        at_once: "operands replaced on N at a time",
     });
     let others = [
-        PacedTask { task: Task::Settle, fleet: upgrade, verb: UPGRADED },
+        PacedTask { task: Task::Settle, fleet: upgrade, at_once: UPGRADED },
         PacedTask {
             task: Task::Reroll,
             fleet: replaced(dra.max_unavailable, dra.replacement_seconds),
-            verb: "re-rolled",
+            at_once: "N re-rolled at once",
         },
         PacedTask {
             task: Task::RestartPlugins,
             fleet: replaced(plugins.max_unavailable, plugins.replacement_seconds),
-            verb: "restarted",
+            at_once: "N restarted at once",
         },
     ];
     Ok(operands.into_iter().chain(others).collect())
@@ -157,8 +157,8 @@ impl PacedTask {
     /// Explains the time that it takes. `wait`: seconds of each node's upgrade that are for its
     /// jobs.
     fn explanation(&self, wait: u64) -> String {
-        let Self { fleet, verb, .. } = self;
-        let waiting = if wait > 0 && *verb == UPGRADED {
+        let Self { fleet, at_once, .. } = self;
+        let waiting = if wait > 0 && *at_once == UPGRADED {
             format!(" (including {} to wait for jobs)", Duration::from_secs(wait))
         } else {
             String::new()
@@ -167,11 +167,11 @@ impl PacedTask {
         let pauses =
             if fleet.soak_seconds > 0 { format!(", {soak} between them") } else { String::new() };
         format!(
-            "{}: {} GPU node{}, {} {verb} at once, {} per node{waiting}{pauses}, {} for everything else",
+            "{}: {} GPU node{}, {}, {} per node{waiting}{pauses}, {} for everything else",
             Duration::from_secs(fleet.budget_seconds()),
             fleet.nodes,
             if fleet.nodes == 1 { "" } else { "s" },
-            fleet.parallel(),
+            at_once.replacen('N', &fleet.parallel().to_string(), 1),
             Duration::from_secs(fleet.per_node_seconds),
             Duration::from_secs(OVERHEAD_SECONDS),
         )

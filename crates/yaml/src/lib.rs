@@ -1,8 +1,12 @@
 //! Reads and writes YAML. A document has the same content as in Helm, and Helm reads a written
 //! document back unchanged.
 
+use std::borrow::Cow;
+use std::fmt;
+
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_yaml::{MessageFormatter, UserMessageFormatter};
 
 mod write;
 
@@ -14,21 +18,58 @@ const MAX_NODES: usize = 1_000_000;
 /// Maximum nesting depth of a document. Recursive code over parsed documents relies on it.
 pub const MAX_DEPTH: usize = 64;
 
+/// Why a text cannot be read. The message has line and column, but no excerpt of the text.
+#[derive(Debug)]
+pub struct ReadError(Error);
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&message(&self.0))
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+/// Returns the message of an error for users, with line and column. The parser's own message also
+/// names Rust types and options of the parser.
+pub fn message(error: &Error) -> String {
+    error.render_with_formatter(&ForUsers)
+}
+
+/// Messages for people who can change the text, but not the program.
+struct ForUsers;
+
+impl MessageFormatter for ForUsers {
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the parser's enum grows with its versions; most kinds keep the parser's own message"
+    )]
+    fn format_message<'a>(&self, error: &'a Error) -> Cow<'a, str> {
+        match error {
+            Error::NullIntoString { .. } => Cow::Borrowed("expected a string, found null"),
+            Error::DuplicateMappingKey { key: Some(key), .. } => {
+                Cow::Owned(format!("duplicate key `{key}`"))
+            }
+            Error::DuplicateMappingKey { key: None, .. } => Cow::Borrowed("duplicate key"),
+            other => UserMessageFormatter.format_message(other),
+        }
+    }
+}
+
 /// Reads one document. Duplicate keys and further documents are errors; `0644` is 420 and `yes` is
 /// true, as in Helm.
 ///
 /// # Errors
-/// The text is not valid YAML, exceeds the limits above, or does not match `T`. The error has line
-/// and column, but no excerpt of the text.
-pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
-    from_str_limited(text, MAX_NODES)
+/// The text is not valid YAML, exceeds the limits above, or does not match `T`.
+pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, ReadError> {
+    from_str_limited(text, MAX_NODES).map_err(ReadError)
 }
 
 /// Reads one document of untrusted text, like [`from_str`]. Refuses a document that has more than
 /// `nodes` YAML nodes after the expansion of aliases.
 ///
 /// # Errors
-/// See [`from_str`].
+/// See [`from_str`]; [`message`] describes the parser's own error for users.
 pub fn from_str_limited<T: DeserializeOwned>(text: &str, nodes: usize) -> Result<T, Error> {
     serde_yaml::from_str_with_options(text, read_options(nodes))
 }
@@ -112,6 +153,15 @@ mod tests {
         let text = to_string(&value).unwrap();
         assert_eq!(from_str::<Value>(&text).unwrap(), value);
         insta::assert_snapshot!(text.replace(&long, "LONG"));
+    }
+
+    #[test]
+    fn messages_do_not_address_programmers() {
+        let error =
+            |text: &str| from_str::<BTreeMap<String, String>>(text).unwrap_err().to_string();
+        assert_eq!(error("a: x\na: y\n"), "duplicate key `a` at line 2, column 1");
+        let null = error("a: x\nb: ~\n");
+        assert!(null.starts_with("expected a string, found null at line 2, "), "{null}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::printer::Printer;
-use bundle::{BundleFinding, verify};
+use bundle::{BundleError, BundleFinding, verify};
 use contract::exit::ExitCode;
 use deployer::layout::VALUES;
 
@@ -22,10 +22,15 @@ impl VerifyArguments {
         let findings = match verify(&directory) {
             Ok(findings) => findings,
             Err(error) => {
-                printer.error(
-                    &error.to_string(),
-                    Some("name a directory that `gpu-rollout bundle render` wrote"),
-                );
+                let hint = match &error {
+                    BundleError::Incomplete { .. } => "render it again with --force",
+                    BundleError::NoBundle { .. }
+                    | BundleError::Read { .. }
+                    | BundleError::File { .. } => {
+                        "name a directory that `gpu-rollout bundle render` wrote"
+                    }
+                };
+                printer.error(&error.to_string(), Some(hint));
                 return ExitCode::Input;
             }
         };
@@ -41,11 +46,13 @@ impl VerifyArguments {
         if findings.iter().any(is_broken) {
             printer.error(
                 &format!("`{bundle}` was edited, and its parts are no longer consistent"),
-                Some("change the recipe and render again, which updates hooks, CRDs and timeouts"),
+                Some(
+                    "change the recipe and render again with --force, which updates hooks, CRDs and timeouts",
+                ),
             );
         } else {
             let is_values = |finding: &BundleFinding| finding.path().ends_with(VALUES);
-            let hint = "edited values take effect and fire the hook, but are lost when you render the recipe again; move them into the recipe";
+            let hint = "edited values take effect and fire the hook, but `bundle render --force` discards them; move them into the recipe";
             printer.error(
                 &format!("`{bundle}` was edited"),
                 findings.iter().any(is_values).then_some(hint),

@@ -8,9 +8,12 @@ use contract::count::{Count, with_noun};
 use contract::duration::Duration;
 use contract::exit::ExitCode;
 use contract::settings::Settings;
-use ops::simulation::{Quantiles, SimulationSummary};
+use ops::simulation::{Quantiles, SimulationSummary, message_without_hint};
 use simulator::report::SimulationReport;
 use simulator::timeline;
+
+/// What to do about a time budget that is too small.
+const MORE_TIME: &str = "raise `rollout.gpuDriver.perNode`, from which the time budget is computed, or upgrade more nodes at once";
 
 pub(super) fn summary_text(
     summary: &SimulationSummary<'_>,
@@ -65,7 +68,10 @@ pub(super) fn summary_text(
         .filter_map(|report| report.verdict.as_ref())
         .find(|verdict| verdict.code != ExitCode::Success)
     {
-        let _ = writeln!(text, "             {}", failed.message);
+        let _ = writeln!(text, "             {}", message_without_hint(failed));
+        if failed.code == ExitCode::Budget {
+            let _ = writeln!(text, "             hint: {MORE_TIME}");
+        }
     }
     if let Some(first) = reports.first() {
         let names: Vec<String> = (0..*nodes).map(|index| format!("gpu-{index}")).collect();

@@ -38,7 +38,7 @@ impl NodeTimeline {
     /// Starts to record.
     pub(crate) fn record(client: &Client) -> Self {
         let events: Rc<RefCell<Vec<TimelineEvent>>> = Rc::default();
-        let nodes = watch(Api::<Node>::all(client.clone()), &events, node_facts);
+        let nodes = watch(Api::<Node>::all(client.clone()), &events, |node| Some(node_facts(node)));
         let pods = [OPERATOR_NAMESPACE, DRA_NAMESPACE].map(|namespace| {
             watch(Api::<Pod>::namespaced(client.clone(), namespace), &events, pod_facts)
         });
@@ -120,7 +120,7 @@ where
     })
 }
 
-fn node_facts(node: &Node) -> Option<(String, Vec<String>)> {
+fn node_facts(node: &Node) -> (String, Vec<String>) {
     let label = |(name, word): &(&str, &str)| {
         let value = node.labels().get(*name).map_or("none", String::as_str);
         format!("{word}: {value}")
@@ -128,7 +128,7 @@ fn node_facts(node: &Node) -> Option<(String, Vec<String>)> {
     let is_cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
     let cordon = if is_cordoned { "node: cordoned" } else { "node: uncordoned" };
     let facts = LABELS.iter().map(label).chain([cordon.to_owned()]).collect();
-    Some((node.name_any(), facts))
+    (node.name_any(), facts)
 }
 
 fn pod_facts(pod: &Pod) -> Option<(String, Vec<String>)> {

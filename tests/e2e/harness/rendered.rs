@@ -68,7 +68,7 @@ pub(crate) async fn of_local_charts(
             ReleaseKind::Crds(own) => own
                 .crds
                 .iter()
-                .map(|crd| serde_yaml::from_str(&crd.text).with_context(|| folder.clone()))
+                .map(|crd| serde_yaml::from_str(crd.text.as_str()).with_context(|| folder.clone()))
                 .collect::<Result<_>>()?,
             ReleaseKind::Manifests(manifests) => manifests.objects.clone(),
             ReleaseKind::Hook(_) => {

@@ -121,16 +121,16 @@ fn what_cannot_be_compared_is_said() {
         .map(|unsaid| format!("{}: {}: {}\n", unsaid.deployer, unsaid.fact, unsaid.reason))
         .collect();
     insta::assert_snapshot!(said.concat(), @r"
-    flux: takesOwnership: Flux takes over existing objects, with every release
+    flux: takesOwnership: Flux always takes over existing objects
     argocd: position: Applications of one wave are synced at once
     argocd: recordNamespace: Argo CD keeps no record of a Helm release
-    argocd: takesOwnership: Argo CD takes over existing objects, with every Application
+    argocd: takesOwnership: Argo CD always takes over existing objects
     argocd: timeoutSeconds: Argo CD has no timeout for a release; the Job's activeDeadlineSeconds limits it
     argocd: waitsForObjects: Argo CD waits for objects by its own health checks before a hook, and has none for the GPU stack
     argocd: hook.timeoutIsSufficient: Argo CD has no timeout for a release; the Job's activeDeadlineSeconds limits it
     argocd-helm: position: Applications of one wave are synced at once
     argocd-helm: recordNamespace: Argo CD keeps no record of a Helm release
-    argocd-helm: takesOwnership: Argo CD takes over existing objects, with every Application
+    argocd-helm: takesOwnership: Argo CD always takes over existing objects
     argocd-helm: timeoutSeconds: Argo CD has no timeout for a release; the Job's activeDeadlineSeconds limits it
     argocd-helm: waitsForObjects: Argo CD waits for objects by its own health checks before a hook, and has none for the GPU stack
     argocd-helm: hook.timeoutIsSufficient: Argo CD has no timeout for a release; the Job's activeDeadlineSeconds limits it

@@ -295,8 +295,13 @@ mod tests {
     const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
     fn run(job: &str, code: Option<ExitCode>) -> RunRecord {
-        let verdict =
-            code.map(|code| Verdict { code, message: String::new(), reasons: Vec::new(), at: NOW });
+        let verdict = code.map(|code| Verdict {
+            code,
+            message: String::new(),
+            reasons: Vec::new(),
+            at: NOW,
+            hint: None,
+        });
         RunRecord {
             format_version: RECORD_FORMAT_VERSION,
             digest: String::new(),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use contract::exit::ExitCode;
+use contract::record::Verdict;
 use contract::settings::Settings;
 use simulator::report::SimulationReport;
 
@@ -47,7 +48,7 @@ struct RunSummary<'a> {
     seed: u64,
     seconds: u64,
     verdict: Option<ExitCode>,
-    message: Option<&'a str>,
+    message: Option<String>,
     unavailable: usize,
     pods_evicted: usize,
     writes: &'a BTreeMap<&'static str, usize>,
@@ -110,7 +111,7 @@ impl<'a> RunSummary<'a> {
             seed: report.seed,
             seconds: seconds(report),
             verdict: report.verdict.as_ref().map(|verdict| verdict.code),
-            message: report.verdict.as_ref().map(|verdict| verdict.message.as_str()),
+            message: report.verdict.as_ref().map(message_without_hint),
             unavailable: report.peak_unavailable,
             pods_evicted: report.pods_evicted,
             writes: &report.writes,
@@ -125,4 +126,29 @@ impl<'a> RunSummary<'a> {
 
 fn seconds(report: &SimulationReport) -> u64 {
     report.duration.div_ceil(1000)
+}
+
+/// Returns the message of a verdict without its hint, which would be for a live cluster.
+pub fn message_without_hint(verdict: &Verdict) -> String {
+    let hint = verdict.hint.as_ref().map(|hint| format!("; hint: {hint}")).unwrap_or_default();
+    verdict.message.replacen(&hint, "", 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hint_is_removed_from_middle_of_message() {
+        let verdict = |message: &str, hint: Option<&str>| Verdict {
+            code: ExitCode::Budget,
+            message: message.to_owned(),
+            reasons: Vec::new(),
+            at: jiff::Timestamp::UNIX_EPOCH,
+            hint: hint.map(str::to_owned),
+        };
+        let late = verdict("a; b; hint: wait; or not; released: c", Some("wait; or not"));
+        assert_eq!(message_without_hint(&late), "a; b; released: c");
+        assert_eq!(message_without_hint(&verdict("a; b", None)), "a; b");
+    }
 }

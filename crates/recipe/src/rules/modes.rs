@@ -48,6 +48,14 @@ const OFED_KEYS: [(&str, &[Mode], &str, &str); 2] = [
 ];
 const GPU_VALUES: [&str; 3] = ["components", GPU_OPERATOR, "values"];
 
+/// Returns whether a mode uses a key of the policy of `driver`, the driver's key below `rollout`.
+pub(crate) fn uses(driver: &str, key: &str, mode: Mode) -> bool {
+    let common = KEYS.iter().map(|(known, modes)| (*known, *modes));
+    let ofed = OFED_KEYS.iter().filter(|_| driver == "ofedDriver");
+    let ofed = ofed.map(|(known, modes, ..)| (*known, *modes));
+    common.chain(ofed).all(|(known, modes)| known != key || modes.contains(&mode))
+}
+
 /// Checks the settings against the modes.
 pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     let rollout = &subject.recipe.rollout;
@@ -335,13 +343,15 @@ fn auto_upgrade(
     else {
         return;
     };
-    let reason = if needed {
+    let consequence = if needed {
         "no controller would upgrade a node"
     } else {
         "two controllers would upgrade the same node"
     };
+    let message =
+        format!("with `autoUpgrade` {} in mode `{}`, {consequence}", !needed, mode.name());
     findings.push(
-        against(format!("`autoUpgrade` must be {needed} in mode `{}`: {reason}", mode.name()))
+        against(message)
             .at(written.origin)
             .related(subject.place(&["rollout", driver, "mode"]), format!("mode `{}`", mode.name()))
             .hint(if needed {

@@ -110,7 +110,7 @@ fn one_place(subject: &RuleTarget<'_>, place: &[&str], findings: &mut Vec<Diagno
         Diagnostic::error("the OFED driver's version is set twice")
             .lint(Lint::SetTwice)
             .at(subject.place(&version))
-            .related(subject.place(&own), "the recipe's own setting")
+            .related(subject.place(&own), "the `rollout` setting")
             .hint("keep `rollout.ofedDriver.version`; it sets this key")
             .report(findings);
     }

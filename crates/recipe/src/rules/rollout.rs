@@ -195,10 +195,7 @@ fn one_place(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
             .lint(Lint::SetTwice)
             .at(subject.place(&version))
             .label("the chart's value")
-            .related(
-                subject.place(&["rollout", "gpuDriver", "version"]),
-                "the recipe's own setting",
-            )
+            .related(subject.place(&["rollout", "gpuDriver", "version"]), "the `rollout` setting")
             .hint("keep `rollout.gpuDriver.version`; it sets the chart's value")
             .report(findings);
     }

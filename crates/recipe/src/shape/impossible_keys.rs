@@ -43,15 +43,15 @@ const IMPOSSIBLE: &[ImpossibleKey] = &[
     ),
 ];
 
-const NO_WAIT: &str = "a bundle never waits for a release's objects, because the hook waits for the operators; `--wait` would wait for \
-                       the upgrade that comes only after it, and `--atomic` would roll back a slow upgrade";
+const NO_WAIT: &str = "a bundle sets no `--wait` or `--atomic`: `--wait` would wait for the upgrade before the hook starts, and `--atomic` \
+                       would roll back a slow upgrade";
 
 const fn deployer(path: &'static [&'static str], reason: &'static str) -> ImpossibleKey {
     ImpossibleKey {
         path,
         lint: Lint::DeployerSetting,
         reason,
-        instead: "remove it; set the times of a recipe in `rollout`",
+        instead: "remove it; time limits belong in `rollout`",
     }
 }
 

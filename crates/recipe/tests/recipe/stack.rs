@@ -34,6 +34,20 @@ fn driver_root_matches_who_installs_driver() {
     }
 }
 
+/// In mode `drive`, the hook itself finds and evicts pods that use GPUs through DRA.
+#[test]
+fn unseen_claims_are_reported_unless_hook_evicts() {
+    for (mode, expected) in [("observe", true), ("assist", true), ("steer", true), ("drive", false)]
+    {
+        let findings = findings(&format!(
+            "  - name: gpu-operator\n    version: v26.3.3\n    values: {{devicePlugin: {{enabled: false}}}}\n  - name: nvidia-dra-driver-gpu\n    version: 25.12.0\n    values: {{nvidiaDriverRoot: /run/nvidia/driver, gpuResourcesEnabledOverride: true}}\nrollout: {{gpuDriver: {{mode: {mode}}}}}\n"
+        ));
+        let mut hints = findings.list.iter().flat_map(|finding| &finding.hints);
+        let is_found = hints.any(|hint| hint.contains("`dra-claims-unseen`"));
+        assert_eq!(is_found, expected, "{mode}");
+    }
+}
+
 /// The Job removes NFD's labels from all nodes when the release is uninstalled. These charts have
 /// no value that disables it.
 #[test]

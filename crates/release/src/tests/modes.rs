@@ -3,12 +3,17 @@
 use serde_json::{Value, json};
 
 use super::super::model::{ReleaseKind, ReleasePlan};
-use super::super::{EmbeddedCatalog, PlanError, PlanOptions, plan};
+use super::super::{EmbeddedCatalog, PlanError, PlanOptions, plan, upgrade};
 use super::{hook, upstream};
 use crate::fixture::recipe;
 use contract::budget::OVERHEAD_SECONDS;
+use contract::driver::Driver;
 use contract::settings::Mode;
 use contract::task::Task;
+use recipe::model::{
+    OfedDriverRollout, RecipeDrain, RecipeOfedUpgradePolicy, RecipePodDeletion, RecipeRollout,
+    RecipeUpgradePolicy,
+};
 
 fn planned(overlay: Value) -> Result<ReleasePlan, PlanError> {
     plan(&recipe(overlay), &EmbeddedCatalog, &PlanOptions::default())
@@ -292,4 +297,35 @@ fn preflight_knows_waiting_job_and_strictness() {
         json!({"waits": waits, "strictness": {"empty-dir": "warn"}})
     );
     assert_eq!(post.settings.get("preflight"), None);
+}
+
+/// `recipe explain` shows the defaults that apply to absent keys.
+#[test]
+fn written_defaults_change_no_policy() {
+    let steps = [(None, None), (Some(RecipePodDeletion::default()), Some(RecipeDrain::default()))];
+    for (pod_deletion, drain) in steps {
+        let gpu = RecipeUpgradePolicy {
+            pod_deletion: pod_deletion.clone(),
+            drain: drain.clone(),
+            ..RecipeUpgradePolicy::default()
+        };
+        let ofed =
+            RecipeOfedUpgradePolicy { pod_deletion, drain, ..RecipeOfedUpgradePolicy::default() };
+        let rollout = |gpu: &RecipeUpgradePolicy, ofed: &RecipeOfedUpgradePolicy| {
+            let mut rollout = RecipeRollout {
+                ofed_driver: Some(OfedDriverRollout {
+                    policy: ofed.clone(),
+                    ..OfedDriverRollout::default()
+                }),
+                ..RecipeRollout::default()
+            };
+            rollout.gpu_driver.policy = gpu.clone();
+            rollout
+        };
+        let absent = rollout(&gpu, &ofed);
+        let written = rollout(&gpu.with_defaults(Driver::Gpu), &ofed.with_defaults());
+        for driver in [Driver::Gpu, Driver::Ofed] {
+            assert_eq!(upgrade(&written, driver), upgrade(&absent, driver), "{driver:?}");
+        }
+    }
 }

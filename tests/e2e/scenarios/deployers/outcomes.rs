@@ -140,7 +140,7 @@ impl Story<'_> {
         let round = self.begin(SLOW).await?;
         self.in_progress(&round).await?;
         self.deployer.kill().await?;
-        self.end("client killed, controller restarted", &round).await
+        self.end("client killed, or controller restarted", &round).await
     }
 
     async fn interrupted(&self) -> Result<()> {

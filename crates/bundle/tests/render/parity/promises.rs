@@ -61,6 +61,23 @@ fn version_changed_alone_is_found_for_every_deployer() {
     }
 }
 
+/// A hook without its settings seemed to be made for an empty version.
+#[test]
+fn missing_settings_of_hook_are_one_finding() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = directory.path().join("out");
+    write(&bundle("eks-gb200-training", "helm".parse().unwrap()), &output, false).unwrap();
+    fs::remove_file(output.join("005-gpu-operator-post/rollout.yaml")).unwrap();
+    let findings: Vec<String> = verify(&output).unwrap().iter().map(ToString::to_string).collect();
+    assert_eq!(
+        findings,
+        [
+            "missing: 005-gpu-operator-post/rollout.yaml",
+            "broken: deploy.sh: gpu-operator-post uses `005-gpu-operator-post/rollout.yaml`, which does not exist",
+        ]
+    );
+}
+
 #[test]
 fn unshared_values_are_found_for_every_deployer() {
     let shared = "004-gpu-operator/values.yaml";

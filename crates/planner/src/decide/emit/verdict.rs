@@ -234,7 +234,7 @@ impl RunState<'_> {
         if of_nodes > NAMED {
             let _ = write!(message, "; and {} more nodes", of_nodes - NAMED);
         }
-        Verdict { code: ExitCode::Success, message, reasons, at: self.fleet.now }
+        Verdict { code: ExitCode::Success, message, reasons, at: self.fleet.now, hint: None }
     }
 
     fn out_of_time(&self) -> Verdict {
@@ -283,10 +283,8 @@ impl RunState<'_> {
         if waits.len() > NAMED {
             named.push(format!("and {} more", waits.len() - NAMED));
         }
-        let advice = waits
-            .first()
-            .map(|wait| format!("; hint: {}", wait.reason.advice(self.fleet.settings.driver)))
-            .unwrap_or_default();
+        let hint = waits.first().map(|wait| wait.reason.advice(self.fleet.settings.driver));
+        let advice = hint.map(|hint| format!("; hint: {hint}")).unwrap_or_default();
         let (released_unchanged, more) = describe_released_unchanged(
             &self.fleet.memory,
             self.fleet.observed,
@@ -298,6 +296,7 @@ impl RunState<'_> {
             message: format!("{}{advice}{released_unchanged}", named.join("; ")),
             reasons,
             at: self.fleet.now,
+            hint: hint.map(str::to_owned),
         }
     }
 }
