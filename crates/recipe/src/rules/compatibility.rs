@@ -167,10 +167,10 @@ impl CompatibilityCheck<'_> {
     fn is_written(&self, fact: &RecipeFact) -> bool {
         match fact {
             RecipeFact::Component(fact) => self.written(fact).is_some(),
-            RecipeFact::Runs(_)
-            | RecipeFact::Kubernetes(_)
-            | RecipeFact::GpuDriver(_)
-            | RecipeFact::Recipe(_) => true,
+            RecipeFact::Recipe(paths) => {
+                paths.keys().any(|path| self.subject.node_at(&keys(path)).is_some())
+            }
+            RecipeFact::Runs(_) | RecipeFact::Kubernetes(_) | RecipeFact::GpuDriver(_) => true,
         }
     }
 
