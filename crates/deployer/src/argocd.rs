@@ -30,11 +30,11 @@ pub const APPS: &str = "apps";
 /// Returns the next steps for the bundle in `directory`.
 pub fn next(_: &str, directory: &str, source: Option<&BundleSource>) -> Vec<String> {
     let place = source.map_or_else(String::new, |source| {
-        let path = if source.path.is_empty() { "its root" } else { &source.path };
-        format!(" to {path} in {}, revision {}", source.url, source.revision)
+        let path = if source.path.is_empty() { "the root" } else { &source.path };
+        format!(" to {path} of {}, revision {}", source.url, source.revision)
     });
     vec![
-        format!("commit and push it{place}"),
+        format!("commit and push {directory}{place}"),
         format!(
             "kubectl --namespace {CONTROL_NAMESPACE} patch configmap argocd-cm --patch-file {directory}/{HEALTH}"
         ),

@@ -48,7 +48,7 @@ pub fn next(recipe: &str, directory: &str, source: Option<&BundleSource>) -> Vec
         " --set repoURL=URL --set-string targetRevision=REVISION --set path=DIR"
     };
     vec![
-        "commit and push it to a Git repository".to_owned(),
+        format!("commit and push {directory} to a Git repository"),
         format!(
             "kubectl --namespace {CONTROL_NAMESPACE} patch configmap argocd-cm --patch-file {directory}/{HEALTH}"
         ),

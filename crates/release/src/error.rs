@@ -35,7 +35,7 @@ pub enum PlanError {
     },
     /// A sub-chart that the recipe enables although another component runs the same.
     #[error(
-        "`values.{switch}` of component `{host}` is true, so `{nested}` would run twice: `{runner}`, which is deployed before it, runs it already"
+        "`values.{switch}` of component `{host}` is true, so `{nested}` would run twice: an earlier component, `{runner}`, runs it already"
     )]
     RunsTwice {
         /// The component with the sub-chart.
@@ -122,7 +122,7 @@ pub enum PlanError {
     },
     /// An endless wait in a rollout with a time budget.
     #[error(
-        "`waitForCompletion` has no timeout, so one endless job would block the whole rollout, and the gate `settled` may never be reached"
+        "`waitForCompletion` has no timeout, so one endless job would block the whole rollout, and the rollout may never finish"
     )]
     EndlessWait(&'static str),
     /// A limit that the chart reads as unset.

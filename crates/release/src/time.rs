@@ -135,7 +135,7 @@ fn paced_tasks(pace: DriverPace<'_>, upgrade: FleetPace) -> Result<Vec<PacedTask
     let operands = pace.operands_max_unavailable()?.map(|max_unavailable| PacedTask {
         task: Task::Settle,
         fleet: replaced(max_unavailable, OPERANDS_SECONDS),
-        at_once: "operands replaced on N at a time",
+        at_once: "other operands on N at a time",
     });
     let others = [
         PacedTask { task: Task::Settle, fleet: upgrade, at_once: UPGRADED },

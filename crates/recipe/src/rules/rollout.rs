@@ -155,7 +155,7 @@ fn waiting(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
             continue;
         };
         let what = if wait.timeout.is_none() { "has no `timeout`" } else { "has the timeout 0" };
-        Diagnostic::error(format!("`waitForCompletion` {what}, so it waits forever, and the gate `settled` may never be reached"))
+        Diagnostic::error(format!("`waitForCompletion` {what}, so it waits forever, and the rollout may never finish"))
             .lint(Lint::EndlessWait)
             .at(subject.place(&["rollout", driver, "policy", "waitForCompletion", "timeout"]))
             .hint(format!("set `rollout.{driver}.policy.waitForCompletion.timeout` to how long a job may delay its node, such as `4h`"))

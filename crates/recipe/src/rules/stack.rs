@@ -38,7 +38,7 @@ fn nested(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
         let place: Vec<&str> =
             ["components", extra.host, "values"].into_iter().chain(switch.split('.')).collect();
         Diagnostic::error(format!(
-            "`{}` would run twice: `{}`, which is deployed before this component, runs it already",
+            "`{}` would run twice: an earlier component, `{}`, runs it already",
             extra.nested.component, extra.runner
         ))
         .lint(Lint::RunsTwice)

@@ -287,7 +287,7 @@ fn contradictions_are_errors() {
             json!({"rollout": {}, "components": [
                 {"name": "node-feature-discovery"}, {"name": "gpu-operator", "values": {"nfd": {"enabled": true}}},
             ]}),
-            "`values.nfd.enabled` of component `gpu-operator` is true, so `node-feature-discovery` would run twice: `node-feature-discovery`, which is deployed before it, runs it already",
+            "`values.nfd.enabled` of component `gpu-operator` is true, so `node-feature-discovery` would run twice: an earlier component, `node-feature-discovery`, runs it already",
         ),
         (
             json!({"rollout": {}, "components": [{"name": "nvidia-dra-driver-gpu", "version": "0.4.1", "values": {"nameOverride": "x"}}]}),
