@@ -118,14 +118,14 @@ fn push_sends_each_chart_once_before_bundle() {
     settings.bind(|| insta::assert_snapshot!(scene.calls(), @r#"
     helm <version>
     flux <--version>
-    helm <show> <chart> <oci://registry.example.com/gpu/charts/gpu-rollout-namespaces> <--version> <1.0.0+dea58d488a2de>
+    helm <show> <chart> <oci://registry.example.com/gpu/charts/gpu-rollout-namespaces> <--version> <1.0.0+d4273ea3388cc>
     helm <package> <STAGE/gpu-rollout-namespaces> <--destination> <STAGE>
       packed ./Chart.yaml
-    helm <push> <STAGE/gpu-rollout-namespaces-1.0.0+dea58d488a2de.tgz> <oci://registry.example.com/gpu/charts>
-    helm <show> <chart> <oci://registry.example.com/gpu/charts/gpu-operator-crds> <--version> <26.7.0+d3dcd2e2d741c>
+    helm <push> <STAGE/gpu-rollout-namespaces-1.0.0+d4273ea3388cc.tgz> <oci://registry.example.com/gpu/charts>
+    helm <show> <chart> <oci://registry.example.com/gpu/charts/gpu-operator-crds> <--version> <26.7.0+d9cd78a1bd1e3>
     helm <package> <STAGE/gpu-operator-crds> <--destination> <STAGE>
       packed ./Chart.yaml
-    helm <push> <STAGE/gpu-operator-crds-26.7.0+d3dcd2e2d741c.tgz> <oci://registry.example.com/gpu/charts>
+    helm <push> <STAGE/gpu-operator-crds-26.7.0+d9cd78a1bd1e3.tgz> <oci://registry.example.com/gpu/charts>
     helm <show> <chart> <oci://registry.example.com/gpu/charts/gpu-rollout> <--version> <[version of charts/gpu-rollout]>
     helm <package> <STAGE/gpu-rollout> <--destination> <STAGE>
       packed ./.helmignore
@@ -134,10 +134,10 @@ fn push_sends_each_chart_once_before_bundle() {
       packed ./values.schema.json
       packed ./values.yaml
     helm <push> <STAGE/gpu-rollout-[version of charts/gpu-rollout].tgz> <oci://registry.example.com/gpu/charts>
-    helm <show> <chart> <oci://registry.example.com/gpu/charts/nvidia-dra-driver-gpu-crds> <--version> <25.12.0+d7787eb0b5520>
+    helm <show> <chart> <oci://registry.example.com/gpu/charts/nvidia-dra-driver-gpu-crds> <--version> <25.12.0+d742923e1a5d6>
     helm <package> <STAGE/nvidia-dra-driver-gpu-crds> <--destination> <STAGE>
       packed ./Chart.yaml
-    helm <push> <STAGE/nvidia-dra-driver-gpu-crds-25.12.0+d7787eb0b5520.tgz> <oci://registry.example.com/gpu/charts>
+    helm <push> <STAGE/nvidia-dra-driver-gpu-crds-25.12.0+d742923e1a5d6.tgz> <oci://registry.example.com/gpu/charts>
     flux <push> <artifact> <oci://registry.example.com/gpu:main> <--path> <STAGE/bundle> <--source> <gpu-rollout> <--revision> <main> <--reproducible>
       pushed ./bundles/eks-gb200-training/flux/kustomization.yaml
     "#));
