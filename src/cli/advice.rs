@@ -39,7 +39,9 @@ pub(super) fn fleet_text(status: &RolloutStatus, width: usize) -> String {
         let later: Vec<&String> = advice.remedies.iter().flat_map(|remedy| &remedy.later).collect();
         let condition = match broken {
             Some(node) if advice.urgency == Urgency::Paused => {
-                format!("keep the pause until {node} is repaired; then ")
+                format!(
+                    "keep the pause until {node} is repaired, or another driver is deployed; then "
+                )
             }
             _ => String::new(),
         };
