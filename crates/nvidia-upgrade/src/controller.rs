@@ -91,9 +91,8 @@ impl UpgradeController {
         self.perform(work, now, accept)
     }
 
-    /// Runs it as [`Self::run`] does, on a cache that only counts most nodes, and the tables of
-    /// the same state. It must not use the
-    /// maintenance-operator.
+    /// Runs it as [`Self::run`] does, on a cache that only counts most nodes, and the tables of the
+    /// same state. It must not use the maintenance-operator.
     pub fn run_counted(
         &mut self,
         observed: &Observed,

@@ -182,24 +182,6 @@ impl<T> Named<T> {
         }
     }
 
-    /// Replaces the values for which `change` returns another one.
-    pub fn update(&mut self, mut change: impl FnMut(&str, &T) -> Option<T>) {
-        for block in Arc::make_mut(&mut self.blocks) {
-            let mut change = |(place, (name, value)): (usize, &(Arc<str>, Arc<T>))| {
-                change(name, value).map(|value| (place, Arc::new(value)))
-            };
-            let changed: Vec<(usize, Arc<T>)> =
-                block.iter().enumerate().filter_map(&mut change).collect();
-            if changed.is_empty() {
-                continue;
-            }
-            let block = Arc::make_mut(block);
-            for (place, value) in changed {
-                block[place].1 = value;
-            }
-        }
-    }
-
     /// Removes all entries.
     pub fn clear(&mut self) {
         *self = Self::default();
@@ -381,7 +363,6 @@ mod tests {
         Remove(u16),
         Change(u16),
         Keep(u8),
-        Update(u8),
     }
 
     fn step() -> impl Strategy<Value = Step> {
@@ -391,7 +372,6 @@ mod tests {
             3 => name.clone().prop_map(Step::Remove),
             2 => name.prop_map(Step::Change),
             1 => any::<u8>().prop_map(Step::Keep),
-            1 => any::<u8>().prop_map(Step::Update),
         ]
     }
 
@@ -417,13 +397,6 @@ mod tests {
                 Step::Keep(of) => {
                     named.retain(|_, value| value % 8 != of % 8);
                     known.retain(|_, value| *value % 8 != of % 8);
-                }
-                Step::Update(of) => {
-                    let next = |value: u8| (value % 8 == of % 8).then(|| value.wrapping_mul(3));
-                    named.update(|_, value| next(*value));
-                    for value in known.values_mut() {
-                        *value = next(*value).unwrap_or(*value);
-                    }
                 }
             }
         }

@@ -81,17 +81,15 @@ impl FromIterator<Wait> for Waits {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use jiff::Timestamp;
 
     use super::*;
     use crate::reason::Reason;
 
     fn wait(node: Option<&str>, reason: Reason) -> Wait {
-        Wait {
-            node: node.map(Into::into),
-            reason: std::sync::Arc::new(reason),
-            since: Timestamp::UNIX_EPOCH,
-        }
+        Wait { node: node.map(Into::into), reason: Arc::new(reason), since: Timestamp::UNIX_EPOCH }
     }
 
     #[test]

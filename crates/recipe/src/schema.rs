@@ -16,8 +16,7 @@ pub const EMBEDDED: &str = "crates/recipe/src/recipe.types.json";
 /// The schema key that names a row of [`GRAMMARS`](contract::grammar::GRAMMARS).
 const GRAMMAR: &str = "x-grammar";
 
-/// To read it takes a third of the time that it takes to generate it: each call of the program needs
-/// it.
+/// It is read, because each call of the program needs it, and generating it costs more.
 static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     serde_json::from_str(include_str!("recipe.types.json")).expect("a generated file is valid")
 });

@@ -54,6 +54,14 @@ const GROWN: Duration = Duration::from_mins(50);
 const AT_ONCE: usize = 25;
 
 impl Release {
+    /// Returns the operator's values for mode `steer`: the lowest limits that it needs.
+    pub(crate) fn steered_values(&self) -> Value {
+        json!({"driver": {
+            "version": self.driver,
+            "upgradePolicy": {"autoUpgrade": true, "maxParallelUpgrades": 1, "maxUnavailable": "25%"},
+        }})
+    }
+
     /// Returns the operator's values: those of its chart, with a pinned driver, and at most one
     /// node unavailable.
     pub(crate) fn values(&self) -> Value {

@@ -24,6 +24,8 @@ use super::wait::until;
 /// The time budget B of Jobs in scenarios. It is more than they need, but short enough to wait for
 /// a failure.
 pub(crate) const BUDGET_SECONDS: u64 = 240;
+/// The quiet period of its runs.
+pub(crate) const QUIET_SECONDS: u64 = 3;
 const POD_LIMIT: Duration = Duration::from_mins(2);
 
 /// One release of `charts/gpu-rollout`, in the operator's namespace by default.
@@ -60,7 +62,7 @@ impl<'a> HookRelease<'a> {
     pub(crate) async fn deploy(&self, operator_values: &Value, rollout: &Value) -> Result<Said> {
         let mut settings = json!({
             "image": {"repository": HOOK_REPOSITORY, "tag": self.tag},
-            "budgetSeconds": BUDGET_SECONDS, "perNodeSeconds": 20, "quietSeconds": 3, "graceSeconds": 60,
+            "budgetSeconds": BUDGET_SECONDS, "perNodeSeconds": 20, "quietSeconds": QUIET_SECONDS, "graceSeconds": 60,
             "dra": {"replacementSeconds": 60},
         });
         merge(&mut settings, rollout);

@@ -4,12 +4,12 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use futures::StreamExt;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{Config, Event, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
@@ -96,17 +96,14 @@ where
     let events = Rc::clone(events);
     tokio::task::spawn_local(async move {
         let mut known: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        let mut changes = std::pin::pin!(watcher(objects, Config::default()));
+        let mut changes = std::pin::pin!(watcher(objects, Config::default()).default_backoff());
         while let Some(change) = changes.next().await {
             let now = Timestamp::now();
             let (object, is_gone) = match change {
                 Ok(Event::Apply(object) | Event::InitApply(object)) => (object, false),
                 Ok(Event::Delete(object)) => (object, true),
-                Ok(Event::Init | Event::InitDone) => continue,
-                Err(_) => {
-                    tokio::time::sleep(Duration::from_millis(200)).await;
-                    continue;
-                }
+                // A watch that fails restarts.
+                Ok(Event::Init | Event::InitDone) | Err(_) => continue,
             };
             let Some((node, mut facts)) = facts(&object) else { continue };
             let uid = object.uid().unwrap_or_default();

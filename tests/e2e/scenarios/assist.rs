@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::harness::apply::Applier;
 use crate::harness::fleet::{NEW, Release};
@@ -91,13 +91,6 @@ async fn sleeping_controller_watching_skip_labels_is_woken() -> Result<()> {
     woken("assist-skip-label", "v26.7.0").await
 }
 
-fn steered_values() -> Value {
-    json!({"driver": {
-        "version": NEW.driver,
-        "upgradePolicy": {"autoUpgrade": true, "maxParallelUpgrades": 1, "maxUnavailable": "25%"},
-    }})
-}
-
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
 async fn held_nodes_are_checked_before_they_take_workloads() -> Result<()> {
@@ -106,7 +99,7 @@ async fn held_nodes_are_checked_before_they_take_workloads() -> Result<()> {
         stack.fleet(Script::seeded(62), 4, true).await?;
         let before = stack.plugins().await?;
         stack.rewrite(|live| *live = script)?;
-        let values = steered_values();
+        let values = NEW.steered_values();
         let upgrade = json!({"policy": {"maxParallelUpgrades": 2, "maxUnavailable": "50%"}});
         let component = json!({"version": NEW.chart});
 

@@ -246,10 +246,7 @@ async fn each_driver_is_replaced_once_in_assist() -> Result<()> {
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
 async fn each_driver_is_replaced_once_in_steer() -> Result<()> {
-    let values = json!({"driver": {
-        "version": NEW.driver,
-        "upgradePolicy": {"autoUpgrade": true, "maxParallelUpgrades": 1, "maxUnavailable": "25%"},
-    }});
+    let values = NEW.steered_values();
     let (before, after) =
         (Some(&["preflight", "hold"][..]), &["settle", "wake", "steer", "reroll"]);
     each_driver_is_replaced_once(Story { mode: "steer", values, before, after }).await

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::harness::audit::Request;
 use crate::harness::fleet::{DRA_NAMESPACE, NEW, OLD, Release};
-use crate::harness::hook_release::HookRelease;
+use crate::harness::hook_release::{HookRelease, QUIET_SECONDS};
 use crate::harness::meter::{Measured, Meter};
 use crate::harness::node_timeline::NodeTimeline;
 use crate::harness::scenario::scenario_within;
@@ -224,6 +224,6 @@ fn table(rows: &[Row]) {
         "\nafter: from the readiness of a node's driver (of all its pods) to the start of the node that takes its slot: median, longest"
     );
     eprintln!(
-        "requests without those for the Lease; wall: the life of the hook's process, with a quiet period of 3 s\n"
+        "requests without those for the Lease; wall: the life of the hook's process, with a quiet period of {QUIET_SECONDS} s\n"
     );
 }

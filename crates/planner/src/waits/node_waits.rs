@@ -114,7 +114,7 @@ impl NodeWaits {
 
     /// Returns the number of nodes that wait for this reason, as the same value.
     pub(crate) fn waiting_for(&self, reason: &Arc<Reason>) -> usize {
-        self.slot_of(reason).map_or(0, |slot| self.slots[slot].nodes)
+        self.slots_of(reason).map(|slot| self.slots[slot].nodes).sum()
     }
 
     /// Sets or removes the wait of a node.
@@ -140,7 +140,8 @@ impl NodeWaits {
 
     /// Replaces a reason for all nodes that wait for it, as the same value.
     pub(crate) fn replace(&mut self, known: &Arc<Reason>, next: &Arc<Reason>) {
-        if let Some(slot) = self.slot_of(known) {
+        let slots: Vec<SlotIndex> = self.slots_of(known).collect();
+        for slot in slots {
             self.change_slot(slot, |slot| slot.reason = Arc::clone(next));
         }
     }
@@ -182,14 +183,17 @@ impl NodeWaits {
         self.nodes.get(name).map(|wait| wait.slot)
     }
 
-    /// Returns the slot that holds this reason, as the same value.
-    fn slot_of(&self, reason: &Arc<Reason>) -> Option<SlotIndex> {
-        self.slots.iter().rposition(|slot| slot.nodes > 0 && Arc::ptr_eq(&slot.reason, reason))
+    /// Returns the slots that hold this reason, as the same value. There are several if different
+    /// reasons were replaced by the same one.
+    fn slots_of(&self, reason: &Arc<Reason>) -> impl Iterator<Item = SlotIndex> {
+        let holds = |slot: &ReasonSlot| slot.nodes > 0 && Arc::ptr_eq(&slot.reason, reason);
+        self.slots.iter().enumerate().filter(move |(_, slot)| holds(slot)).map(|(index, _)| index)
     }
 
     /// Counts one more node in the reason's slot, and returns it.
     fn take_slot(&mut self, reason: &Arc<Reason>) -> SlotIndex {
-        if let Some(slot) = self.slot_of(reason) {
+        let known = self.slots_of(reason).next();
+        if let Some(slot) = known {
             self.change_slot(slot, |slot| slot.nodes += 1);
             return slot;
         }
@@ -230,5 +234,109 @@ impl Eq for NodeWaits {}
 impl fmt::Debug for NodeWaits {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_list().entries(self.iter()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A change of waits. Nodes and reasons are numbers.
+    #[derive(Clone, Debug)]
+    enum Step {
+        Set(usize, usize, i64),
+        Remove(usize),
+        Replace(usize, usize),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let (node, reason) = (0..6_usize, 0..5_usize);
+        prop_oneof![
+            4 => (node.clone(), reason.clone(), 0..3_i64)
+                .prop_map(|(node, reason, since)| Step::Set(node, reason, since)),
+            2 => node.prop_map(Step::Remove),
+            2 => (reason.clone(), reason).prop_map(|(known, next)| Step::Replace(known, next)),
+        ]
+    }
+
+    /// Returns reasons of two kinds; the last two are equal.
+    fn reasons() -> Vec<Arc<Reason>> {
+        let missing = |deployment: &str| Reason::OperatorMissing {
+            deployment: deployment.to_owned(),
+            namespace: String::new(),
+        };
+        let other = |resource| Reason::PolicyApiMissing { resource };
+        [missing("a"), other("a"), other("b"), missing("b"), missing("b")].map(Arc::new).into()
+    }
+
+    type Known = BTreeMap<Arc<str>, (Arc<Reason>, Timestamp)>;
+
+    fn change(steps: &[Step], reasons: &[Arc<Reason>], waits: &mut NodeWaits, known: &mut Known) {
+        let name = |node: &usize| -> Arc<str> { format!("n{node}").into() };
+        for step in steps {
+            match step {
+                Step::Set(node, reason, since) => {
+                    let since = Timestamp::from_second(*since).unwrap();
+                    waits.set(&name(node), Some((&reasons[*reason], since)));
+                    known.insert(name(node), (Arc::clone(&reasons[*reason]), since));
+                }
+                Step::Remove(node) => {
+                    waits.remove(&name(node));
+                    known.remove(&name(node));
+                }
+                Step::Replace(before, next) => {
+                    let (before, next) = (&reasons[*before], &reasons[*next]);
+                    waits.replace(before, next);
+                    for (reason, _) in known.values_mut() {
+                        if Arc::ptr_eq(reason, before) {
+                            *reason = Arc::clone(next);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn waits_behave_like_a_map_of_reasons(
+            first in prop::collection::vec(step(), 0..40),
+            second in prop::collection::vec(step(), 0..10),
+        ) {
+            let reasons = reasons();
+            let (mut waits, mut known) = (NodeWaits::default(), Known::new());
+            change(&first, &reasons, &mut waits, &mut known);
+            let (before, known_before) = (waits.clone(), known.clone());
+            change(&second, &reasons, &mut waits, &mut known);
+            for (waits, known) in [(&waits, &known), (&before, &known_before)] {
+                let expected: Vec<Wait> = known
+                    .iter()
+                    .map(|(name, (reason, since))| Wait {
+                        node: Some(Arc::clone(name)),
+                        reason: Arc::clone(reason),
+                        since: *since,
+                    })
+                    .collect();
+                prop_assert_eq!(waits.iter().collect::<Vec<_>>(), expected);
+                for reason in &reasons {
+                    let count = known.values().filter(|(of, _)| Arc::ptr_eq(of, reason)).count();
+                    prop_assert_eq!(waits.waiting_for(reason), count);
+                }
+                let in_use = |reason: &Arc<Reason>| known.values().any(|(of, _)| Arc::ptr_eq(of, reason));
+                prop_assert!(waits.reasons().all(in_use));
+            }
+            let new: Vec<Arc<str>> =
+                waits.new_since(&before).into_iter().filter_map(|wait| wait.node).collect();
+            let is_new = |(name, (reason, _)): &(&Arc<str>, &(Arc<Reason>, Timestamp))| {
+                known_before.get(*name).is_none_or(|(known, _)| known.name() != reason.name())
+            };
+            let expected: Vec<Arc<str>> =
+                known.iter().filter(is_new).map(|(name, _)| Arc::clone(name)).collect();
+            prop_assert_eq!(new, expected);
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! A small cluster for decisions, with functions that build and change it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use contract::names;
 use contract::record::Verdict;
@@ -443,7 +444,7 @@ pub(crate) fn reason_of(decision: &Decision, node: &str) -> Reason {
         else {
             return None;
         };
-        Some((note.node()?.into(), std::sync::Arc::clone(reason)))
+        Some((note.node()?.into(), Arc::clone(reason)))
     };
     let notes = decision.notes.iter().filter_map(tolerated);
     waits

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{LIMIT, print_events};
 use crate::harness::fleet::{NEW, OLD, Release};
-use crate::harness::hook_release::HookRelease;
+use crate::harness::hook_release::{HookRelease, QUIET_SECONDS};
 use crate::harness::node_timeline::NodeTimeline;
 use crate::harness::scenario::scenario_within;
 use crate::harness::stack::Stack;
@@ -35,12 +35,8 @@ async fn assist() -> Result<()> {
 #[tokio::test(flavor = "local")]
 #[ignore = "a measurement: make bench"]
 async fn steer() -> Result<()> {
-    let values = json!({"driver": {
-        "version": NEW.driver,
-        "upgradePolicy": {"autoUpgrade": true, "maxParallelUpgrades": 1, "maxUnavailable": "25%"},
-    }});
     let tasks: &[&str] = &["settle", "wake", "steer", "reroll"];
-    measured("steer", &values, Some(&["preflight", "hold"]), tasks).await
+    measured("steer", &NEW.steered_values(), Some(&["preflight", "hold"]), tasks).await
 }
 
 /// Measures one mode. `before`: the tasks of the hook before the operator, if there is one.
@@ -69,28 +65,28 @@ async fn measured(
             deploy_hook(stack, "gpu-rollout-pre", values, &settings(tasks)).await?;
         }
         stack.deploy("gpu-operator", NEW.chart, OPERATOR_NAMESPACE, values).await?;
-        let (ended, quiet) = deploy_hook(stack, "gpu-rollout", values, &settings(tasks)).await?;
-        print(mode, &timeline, ended, quiet)
+        let ended = deploy_hook(stack, "gpu-rollout", values, &settings(tasks)).await?;
+        print(mode, &timeline, ended)
     })
     .await
 }
 
-/// Deploys a hook release, and returns when its Job succeeded, and its quiet period in seconds.
+/// Deploys a hook release, and returns when its Job succeeded.
 async fn deploy_hook(
     stack: &Stack,
     name: &str,
     values: &Value,
     settings: &Value,
-) -> Result<(Timestamp, i64)> {
+) -> Result<Timestamp> {
     let hook = HookRelease::new(stack, name);
     let said = hook.deploy(values, settings).await?;
     ensure!(said.success, "{said:?}\n{}", hook.logs().await?);
-    Ok((hook.verdict().await?.at, 3))
+    Ok(hook.verdict().await?.at)
 }
 
 /// Prints the total time, and where the time of a typical node went: from its cordon to that of the
 /// next node.
-fn print(mode: &str, timeline: &NodeTimeline, ended: Timestamp, quiet: i64) -> Result<()> {
+fn print(mode: &str, timeline: &NodeTimeline, ended: Timestamp) -> Result<()> {
     let cordons = timeline.cordons();
     ensure!(cordons.len() == NODES, "{} of {NODES} nodes were cordoned", cordons.len());
     let (first, last) = (cordons[0].0, timeline.last_of("node: uncordoned")?);
@@ -101,7 +97,7 @@ fn print(mode: &str, timeline: &NodeTimeline, ended: Timestamp, quiet: i64) -> R
     let typical = *gaps.get(gaps.len() / 2).context("more than one node")?;
     let longest = *gaps.last().context("more than one node")?;
     eprintln!(
-        "\n{mode}, {NODES} nodes one by one: {:.1} s from the first cordon to the last uncordon; from cordon to cordon: median {:.2} s, longest {:.2} s; from the last uncordon to the verdict: {:.2} s, of which the quiet period is {quiet} s",
+        "\n{mode}, {NODES} nodes one by one: {:.1} s from the first cordon to the last uncordon; from cordon to cordon: median {:.2} s, longest {:.2} s; from the last uncordon to the verdict: {:.2} s, of which the quiet period is {QUIET_SECONDS} s",
         last.duration_since(first).as_secs_f64(),
         typical.0.as_secs_f64(),
         longest.0.as_secs_f64(),
