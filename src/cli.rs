@@ -101,9 +101,9 @@ enum CliCommand {
     Simulate(simulate::SimulateArguments),
     /// Show rollout status: what each node waits for, and what to do
     ///
-    /// Use it during a rollout, and when a rollout is stuck. For each node it shows the state, the
-    /// driver, the DRA plugin, and what the node waits for and since when. Below the nodes, it
-    /// lists the commands for the problems that do not resolve themselves.
+    /// Use it during a rollout, and when a rollout is stuck. For each node that is not done, it shows
+    /// the state, the driver, the DRA plugin, and what the node waits for and since when. Below the
+    /// nodes, it lists the commands for the problems that do not resolve themselves.
     ///
     /// It reads the cluster and changes nothing. It also works without a bundle, where only
     /// NVIDIA's controllers upgrade the drivers. Where a bundle is deployed, it uses the settings
