@@ -149,7 +149,9 @@ componentRefs:
 fn what_cannot_be_read() {
     snapshot!("missing-file", run(&["recipe", "check", "kind-dev.yaml"], "", &[]));
     snapshot!("missing-name", run(&["recipe", "show", "kind"], "", &[]));
+    snapshot!("missing-name-with-ending", run(&["recipe", "check", "base.txt"], "", &[]));
     snapshot!("directory", run(&["recipe", "show", "./"], "", &[]));
+    snapshot!("directory-without-slash", run(&["recipe", "check", "."], "", &[]));
 }
 
 /// The program reads no byte beyond the limit, so a sparse file of 64 MB is cheap.
@@ -460,5 +462,6 @@ fn full_disk_is_reported_but_not_closed_pipe() {
 
 mod cli {
     mod device_plugin;
+    mod new_recipe;
     mod proxy;
 }

@@ -38,8 +38,9 @@ enum BundleCommand {
     /// Show the differences between two versions of a bundle
     ///
     /// Use it before you deploy a new version of a bundle. It shows the changed releases, versions,
-    /// values and files, and which hooks fire. It exits with 0 if there is no difference, and with
-    /// 3 if there is any.
+    /// values and files, and which hooks fire. It does not list `recipe.yaml`, `bundle-info.yaml`
+    /// and `checksums.txt`, which no deployer uses. It exits with 0 if there is no difference, and
+    /// with 3 if there is any.
     #[command(after_help = "Examples:
   gpu-rollout bundle diff old new
   gpu-rollout bundle diff old new -o json")]

@@ -151,6 +151,7 @@ fn print_no_client(error: &ClientError, printer: &mut Printer) -> ExitCode {
         }
         ClientError::Config(_)
         | ClientError::UnreadableKubeconfig { .. }
+        | ClientError::MissingContext { .. }
         | ClientError::Kubeconfig { .. }
         | ClientError::Client(_) => {
             "set --kubeconfig or KUBECONFIG to a kubeconfig, and --context to a context of it"

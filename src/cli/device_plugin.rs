@@ -105,11 +105,15 @@ impl DevicePluginCheckArguments {
         let mut sources = SourceTexts::default();
         let id = sources.add(source);
         let target = CheckTarget { version: self.plugin_version, environment };
-        let answer = file::check(
-            &mut sources,
-            id,
-            &FileCheck { target: &target, chart: self.chart, default: self.default.as_deref() },
-        );
+        let question =
+            FileCheck { target: &target, chart: self.chart, default: self.default.as_deref() };
+        let answer = match file::check(&mut sources, id, &question) {
+            Ok(answer) => answer,
+            Err(error) => {
+                printer.error(&error.to_string(), Some("remove `--default`"));
+                return ExitCode::Usage;
+            }
+        };
         match self.output {
             DevicePluginFormat::Text => printer.data(&answer.text()),
             DevicePluginFormat::Json => {

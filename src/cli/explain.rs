@@ -157,7 +157,20 @@ fn plain(text: &str, file: &str) -> String {
         rest = after;
     }
     plain.push_str(rest);
-    plain.replace('*', "")
+    without_emphasis(&plain)
+}
+
+/// Removes the asterisks of emphasis, but not those in code, such as `*-crds`.
+fn without_emphasis(text: &str) -> String {
+    let mut is_code = false;
+    text.chars()
+        .filter(|&character| {
+            if character == '`' {
+                is_code = !is_code;
+            }
+            is_code || character != '*'
+        })
+        .collect()
 }
 
 /// Returns the page that a link in `file` leads to, without the anchor.
@@ -256,6 +269,17 @@ mod tests {
             ("see [Rules](#rules).", "see Rules (docs/lints.md)."),
             ("[a](https://example.com/x#y)", "a (https://example.com/x)"),
             ("`[a]` stays", "`[a]` stays"),
+        ] {
+            assert_eq!(plain(text, "lints.md"), expected);
+        }
+    }
+
+    #[test]
+    fn asterisks_in_code_stay() {
+        for (text, expected) in [
+            ("the `*-crds` release", "the `*-crds` release"),
+            ("**blocks**, `a*b` and *then* `*`", "blocks, `a*b` and then `*`"),
+            ("*see [`*.b`](a.md)*", "see `*.b` (docs/a.md)"),
         ] {
             assert_eq!(plain(text, "lints.md"), expected);
         }

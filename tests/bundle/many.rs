@@ -54,6 +54,10 @@ fn one_failing_recipe_does_not_hide_the_others() {
     seen += &scene.seen(
         "bundle render -r fleet/b.yaml -r fleet/a.yml -d helm -o out --set cluster.gpuNodes=3",
     );
+    // The summary of one bundle was in the plural.
+    fs::create_dir(scene.path().join("single")).unwrap();
+    fs::write(scene.path().join("single/d.yaml"), mine("dresden", 4)).unwrap();
+    seen += &scene.seen("bundle render -r single -d helm -o out");
     snapshot!("many-text", seen);
     for place in [
         "aachen/helm",

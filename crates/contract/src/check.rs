@@ -289,13 +289,13 @@ impl PreflightCheck {
                 "empty-dir",
                 Blocks,
                 "Pods that must be evicted and have an emptyDir, whose data would be lost. NVIDIA's controller then evicts no pod of the node, and the upgrade of the node fails. Training pods nearly always have an emptyDir in memory for /dev/shm.",
-                "set deleteEmptyDir if the emptyDirs contain nothing of value (an emptyDir in memory cannot be kept in any case), or delete the pods yourself",
+                "set the policy key that the finding names, podDeletion.deleteEmptyDir or drain.deleteEmptyDir, if the emptyDirs contain nothing of value (an emptyDir in memory cannot be kept in any case), or delete the pods yourself",
             ),
             Self::UnmanagedPods => (
                 "unmanaged-pods",
                 Blocks,
                 "Pods that must be evicted and would not be recreated: they have no controller, or their DaemonSet no longer exists.",
-                "set force if the pods may be lost, or delete the pods yourself",
+                "set the policy key that the finding names, podDeletion.force or drain.force, if the pods may be lost, or delete the pods yourself",
             ),
             Self::UnevictableDeviceUsers => (
                 "unevictable-device-users",

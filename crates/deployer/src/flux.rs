@@ -158,15 +158,20 @@ fn check_order(plan: &ReleasePlan) -> Result<(), RenderError> {
 pub(super) fn next(_: &str, directory: &str, source: Option<&BundleSource>) -> Vec<String> {
     let bring = match source {
         Some(source) if source.is_oci() => format!("{directory}/push.sh"),
-        Some(source) if source.path.is_empty() => {
-            format!("# commit {directory} to {} and push", source.url)
-        }
-        Some(source) => {
-            format!("# commit {directory} as {} to {} and push", source.path, source.url)
-        }
+        Some(source) => commit_step(directory, source),
         None => return Vec::new(),
     };
     vec![bring, format!("kubectl apply -f {directory}/flux-system   # once for each cluster")]
+}
+
+/// Returns the step that brings the bundle in `directory` into its Git repository.
+fn commit_step(directory: &str, source: &BundleSource) -> String {
+    let place = if source.path.is_empty() { "the root" } else { source.path.as_str() };
+    let commit = format!("# commit the content of {directory} as {place} of {}", source.url);
+    match revision::tag(source) {
+        Some(tag) => format!("{commit}, tag the commit {tag}, and push both"),
+        None => format!("{commit}, revision {}, and push", source.revision),
+    }
 }
 
 /// Returns notes about how Flux reads `source`.
@@ -208,4 +213,31 @@ fn consumed(plan: &ReleasePlan, folder: &str, release: &Release) -> Vec<String> 
 /// bundle itself.
 fn from_root(source: &BundleSource, path: &str) -> String {
     format!("./{}", if path.is_empty() { source.path.clone() } else { source.join(path) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn next_step_names_place_and_tag() {
+        for (revision, path, expected) in [
+            ("main", "", "as the root of https://example.com/a, revision main, and push"),
+            ("main", "gpu", "as gpu of https://example.com/a, revision main, and push"),
+            (
+                "refs/tags/stable",
+                "",
+                "as the root of https://example.com/a, tag the commit stable, and push both",
+            ),
+            (
+                "v1.2.3",
+                "gpu",
+                "as gpu of https://example.com/a, tag the commit v1.2.3, and push both",
+            ),
+        ] {
+            let source = BundleSource::new("https://example.com/a", revision, path).unwrap();
+            let steps = next("base", "out", Some(&source));
+            assert_eq!(steps[0], format!("# commit the content of out {expected}"));
+        }
+    }
 }

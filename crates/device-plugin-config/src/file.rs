@@ -39,8 +39,23 @@ pub struct FileReport {
     findings: Vec<ConfigFinding>,
 }
 
+/// Why a file is not checked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FileCheckError {
+    /// Only a ConfigMap has several configurations, of which one can be the default.
+    #[error("`--default` applies only to a ConfigMap, and `{0}` is one configuration")]
+    DefaultOfConfig(String),
+}
+
 /// Checks a file.
-pub fn check(sources: &mut SourceTexts, id: SourceId, question: &FileCheck<'_>) -> FileReport {
+///
+/// # Errors
+/// A default is named, and the file is one configuration.
+pub fn check(
+    sources: &mut SourceTexts,
+    id: SourceId,
+    question: &FileCheck<'_>,
+) -> Result<FileReport, FileCheckError> {
     let mut answer = FileReport {
         name: sources.get(id).name.clone(),
         version: question.target.version.to_string(),
@@ -57,16 +72,14 @@ pub fn check(sources: &mut SourceTexts, id: SourceId, question: &FileCheck<'_>) 
         Some(node) if node.get("kind").is_some() && node.get("apiVersion").is_some() => {
             answer.findings.push(other_kind(&node));
         }
+        Some(_) if question.default.is_some() => {
+            return Err(FileCheckError::DefaultOfConfig(answer.name));
+        }
         Some(_) | None => {
-            if question.default.is_some() {
-                let message =
-                    "`--default` has no effect: the file is a configuration, not a ConfigMap";
-                ConfigRule::Selection.finding(message).report(&mut answer.findings);
-            }
             answer.configs.push((None, check_text(sources, id, question.target)));
         }
     }
-    answer
+    Ok(answer)
 }
 
 fn other_kind(node: &YamlNode) -> ConfigFinding {

@@ -14,6 +14,8 @@ mod structure;
 
 /// The shortest reasonable sleep in seconds.
 const SHORTEST_SLEEP_SECONDS: f64 = 1.0;
+/// The hint for a sleep that is too short in every unit.
+const DEFAULT_SLEEP: &str = "write `60s`, the default";
 
 /// The input for the rules.
 pub(super) struct LintTarget<'a> {
@@ -55,10 +57,14 @@ fn settings(subject: &LintTarget<'_>, findings: &mut Vec<ConfigFinding>) {
 
 fn short_sleep(key: &ConfigKey, sleep: SleepInterval, written: &str) -> Option<ConfigFinding> {
     match sleep {
-        SleepInterval::Nanoseconds(_) => Some(
+        SleepInterval::Nanoseconds(number) => Some(
             ConfigRule::ShortSleep
                 .finding(format!("`{}: {written}` has no unit; the plugin accepts it, and reads it as nanoseconds", key.name()))
-                .hint(format!("add a unit: `{written}s`")),
+                .hint(if number < SHORTEST_SLEEP_SECONDS {
+                    DEFAULT_SLEEP.to_owned()
+                } else {
+                    format!("add a unit: `{written}s`")
+                }),
         ),
         SleepInterval::Seconds(seconds) if seconds < SHORTEST_SLEEP_SECONDS => Some(
             ConfigRule::ShortSleep
@@ -66,7 +72,7 @@ fn short_sleep(key: &ConfigKey, sleep: SleepInterval, written: &str) -> Option<C
                     "`{}: {written}` is less than a second; GPU feature discovery accepts it, and checks the node without a pause",
                     key.name()
                 ))
-                .hint("write `60s`, the default"),
+                .hint(DEFAULT_SLEEP),
         ),
         SleepInterval::Seconds(_) | SleepInterval::Infinite => None,
     }

@@ -29,6 +29,14 @@ pub enum ClientError {
         /// The reason.
         source: io::Error,
     },
+    /// The kubeconfig does not have the selected context.
+    #[error("the kubeconfig{} has no context `{context}`", in_backticks(path.as_deref()))]
+    MissingContext {
+        /// Its path, if the user named it.
+        path: Option<PathBuf>,
+        /// The name of the context.
+        context: String,
+    },
     /// The kubeconfig, or the selected context, cannot be used.
     #[error("cannot use the kubeconfig{}", in_backticks(path.as_deref()))]
     Kubeconfig {
@@ -54,6 +62,9 @@ impl ClientError {
         move |error| {
             if let KubeconfigError::ReadConfig(source, path) = error {
                 Self::UnreadableKubeconfig { path, source }
+            } else if let KubeconfigError::LoadContext(context) = error {
+                // kube calls every selected context the current one.
+                Self::MissingContext { path: named.map(Path::to_owned), context }
             } else {
                 Self::Kubeconfig { path: named.map(Path::to_owned), source: error }
             }
@@ -222,5 +233,17 @@ mod tests {
         // A file that every package has, and that is not a kubeconfig.
         let other = message(Path::new("Cargo.toml")).await;
         assert!(other.starts_with("cannot use the kubeconfig `Cargo.toml`: failed to "), "{other}");
+    }
+
+    #[test]
+    fn missing_context_is_not_called_current() {
+        for (kubeconfig, expected) in [
+            (Some("kc"), "the kubeconfig `kc` has no context `nope`"),
+            (None, "the kubeconfig has no context `nope`"),
+        ] {
+            let unusable = ClientError::kubeconfig(kubeconfig.map(Path::new));
+            let error = unusable(KubeconfigError::LoadContext("nope".to_owned()));
+            assert_eq!(error.with_causes(), expected);
+        }
     }
 }

@@ -118,7 +118,7 @@ impl HoldStatus {
             }
         };
         let remedy = Remedy::words(format!(
-            "find out whether {deploying}: if so, wait: the last hook frees the nodes; if not, repair the Helm release that failed, and {deploy}; only if you will not deploy it, run gpu-rollout abort, which ends all rollouts and changes no driver, but NVIDIA's controller may then upgrade them",
+            "find out whether {deploying}: if so, wait: the last hook frees the nodes; if not, repair the Helm release that failed, and {deploy}; only if you will not deploy it, run gpu-rollout abort, which ends all rollouts and changes no driver, but NVIDIA's controller may then upgrade the held nodes",
         ));
         match command {
             Some(command) => remedy.inspect(command),

@@ -206,8 +206,8 @@ impl<'a> DecidedNodes<'a> {
     }
 }
 
-/// Returns whether a container on the node fails again and again.
-fn is_failing(wait: &Wait) -> bool {
+/// Returns whether a node waits for a driver that fails again and again.
+pub fn is_failing(wait: &Wait) -> bool {
     matches!(&*wait.reason, Reason::DriverNotReady { trouble, restarts, .. } if trouble.is_some() && *restarts > 0)
 }
 

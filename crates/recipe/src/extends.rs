@@ -1,6 +1,7 @@
 //! `extends`: reads the requested recipe and all recipes that it extends, ancestors first.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use super::aicr;
 use super::merge::RecipeLayer;
@@ -95,8 +96,14 @@ impl RecipeReference {
     }
 }
 
+/// Returns the argument that names the file at `path`: with a slash if the path alone would be a
+/// name in the library.
+pub(crate) fn file_argument(path: &str) -> String {
+    if is_file(path) { path.to_owned() } else { format!("./{path}") }
+}
+
 fn is_file(text: &str) -> bool {
-    let ending = std::path::Path::new(text).extension();
+    let ending = Path::new(text).extension();
     text.contains('/')
         || ending.is_some_and(|ending| {
             ending.eq_ignore_ascii_case("yaml") || ending.eq_ignore_ascii_case("yml")
@@ -294,7 +301,15 @@ impl RecipeGraph<'_> {
     ) -> Result<String, Diagnostic> {
         match reference {
             RecipeReference::Library(name) => {
-                catalog::recipe(name).map(str::to_owned).ok_or_else(|| unknown_name(name))
+                catalog::recipe(name).map(str::to_owned).ok_or_else(|| {
+                    // A recipe may be from an untrusted source: the error about one that it
+                    // extends does not reveal which directories exist.
+                    if !is_extended && self.reader.is_directory(name) {
+                        directory_instead(name)
+                    } else {
+                        unknown_name(name)
+                    }
+                })
             }
             RecipeReference::File(path) if is_extended => self.read_extended(path),
             RecipeReference::File(path) => {
@@ -332,9 +347,18 @@ fn unknown_name(name: &str) -> Diagnostic {
     let hint = did_you_mean(name, catalog::recipe_names()).unwrap_or_else(|| {
         format!("the library has: {}", catalog::recipe_names().collect::<Vec<_>>().join(", "))
     });
-    Diagnostic::error(format!("the library has no recipe `{name}`"))
-        .hint(hint)
-        .hint(format!("to name a file, write a slash or its ending: `./{name}`, `{name}.yaml`"))
+    let file = file_argument(name);
+    let of_file = if Path::new(name).extension().is_some() {
+        format!("to name a file, write a slash: `{file}`")
+    } else {
+        format!("to name a file, write a slash or its ending: `{file}`, `{name}.yaml`")
+    };
+    Diagnostic::error(format!("the library has no recipe `{name}`")).hint(hint).hint(of_file)
+}
+
+fn directory_instead(name: &str) -> Diagnostic {
+    Diagnostic::error(format!("`{name}` is a directory"))
+        .hint(format!("name its files: `{name}/*.yaml`"))
 }
 
 fn unreadable(path: &str, error: &ReadError) -> Diagnostic {
@@ -392,5 +416,21 @@ mod tests {
             RecipeReference::StandardInput.extended("../up.yml"),
             RecipeReference::File("../up.yml".into())
         );
+    }
+
+    #[test]
+    fn argument_of_every_file_names_the_file() {
+        for (path, argument) in [
+            ("mine.yaml", "mine.yaml"),
+            ("mine.txt", "./mine.txt"),
+            ("mine", "./mine"),
+            ("team/mine.txt", "team/mine.txt"),
+        ] {
+            assert_eq!(file_argument(path), argument);
+            assert_eq!(
+                RecipeReference::from_argument(argument),
+                RecipeReference::File(path.to_owned())
+            );
+        }
     }
 }

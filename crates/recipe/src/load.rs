@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::aicr;
-use super::extends::{NamedLayer, RecipeReference, read_all};
+use super::extends::{self, NamedLayer, RecipeReference, read_all};
 use super::merge::{MergeConflict, RecipeLayer, merge};
 use super::model::Recipe;
 use super::overrides::{self, ValueOverride};
@@ -36,6 +36,11 @@ pub fn load(
     reader: &mut dyn TextReader,
 ) -> Result<ValidRecipe, Diagnostics> {
     load_with(argument, overrides, &aicr::AicrOptions::default(), reader)
+}
+
+/// Returns the argument of [`load`] that names the file at `path`, and not a recipe of the library.
+pub fn file_argument(path: &str) -> String {
+    extends::file_argument(path)
 }
 
 /// Loads a recipe as [`load`] does, with options for recipes of AICR.
@@ -99,7 +104,7 @@ fn validated(
     if sources.has_foreign() && tree.at_keys(&["cluster", "gpuNodes"]).is_none() {
         findings.push(aicr::nodes_missing(&tree));
     } else {
-        shape::check_complete(&tree, &mut findings);
+        findings.extend(missing_keys(&tree));
     }
     if has_errors(&findings) {
         return Err(failed(sources, findings));
@@ -116,6 +121,22 @@ fn validated(
     }
     let layers = layers.into_iter().map(|layer| layer.node).collect();
     Ok(ValidRecipe { recipe, tree, layers, warnings: diagnostics })
+}
+
+/// Returns the findings about missing keys. A key that the mode does not use is reported instead of
+/// the keys that are missing in it: the user would add them, and then have to remove all of them.
+fn missing_keys(tree: &YamlNode) -> Vec<Diagnostic> {
+    let mut missing = Vec::new();
+    shape::check_complete(tree, &mut missing);
+    if missing.is_empty() {
+        // The rules report keys that the mode does not use, in reading order with all others.
+        return missing;
+    }
+    let mut unused = Vec::new();
+    rules::modes::unused_keys(tree, &mut unused);
+    missing.retain(|finding| unused.iter().all(|key| key.place != finding.place));
+    missing.extend(unused);
+    missing
 }
 
 fn has_errors(findings: &[Diagnostic]) -> bool {

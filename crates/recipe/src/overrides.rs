@@ -138,7 +138,10 @@ impl TypedValue<'_> {
             return Ok(());
         }
         let hint = did_you_mean(name, names.iter().copied()).unwrap_or_else(|| {
-            format!("a component is named in the path; the recipe has: {}", names.join(", "))
+            format!(
+                "write `components.NAME.…` with a component of the recipe: {}",
+                names.join(", ")
+            )
         });
         Err(self.error(format!("the recipe has no component `{name}`")).hint(hint))
     }

@@ -35,6 +35,11 @@ pub trait TextReader {
     /// # Errors
     /// See [`ReadError`].
     fn standard_input(&mut self) -> Result<String, ReadError>;
+
+    /// Returns whether there is a directory at `path`.
+    fn is_directory(&self, _path: &str) -> bool {
+        false
+    }
 }
 
 /// Why a text cannot be read.
@@ -106,6 +111,10 @@ impl TextReader for FileSystemReader {
     fn standard_input(&mut self) -> Result<String, ReadError> {
         read_limited(std::io::stdin().lock())
     }
+
+    fn is_directory(&self, path: &str) -> bool {
+        Path::new(path).is_dir()
+    }
 }
 
 /// Reads a file below one of the directories. A link in one of them may lead into another.
@@ -146,6 +155,10 @@ impl TextReader for AllowedDirectoriesReader {
 
     fn standard_input(&mut self) -> Result<String, ReadError> {
         FileSystemReader.standard_input()
+    }
+
+    fn is_directory(&self, path: &str) -> bool {
+        FileSystemReader.is_directory(path)
     }
 }
 

@@ -11,7 +11,7 @@ use diagnostics::source::{SourceSpan, SourceTexts};
 use diagnostics::tree::YamlNode;
 
 pub(crate) mod advice;
-mod cluster;
+pub mod cluster;
 mod compatibility;
 mod components;
 mod custom_resources;

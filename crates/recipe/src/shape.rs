@@ -1,5 +1,6 @@
 //! Checks the shape of a recipe: keys, types, enumerations and required keys.
 
+use super::rules::cluster;
 use super::schema::{TypeShape, unquoted};
 use contract::count::Count;
 use contract::duration::Duration;
@@ -143,9 +144,12 @@ impl ShapeCheck<'_> {
             YamlValue::String(text) if shape.takes("string") => self.text(path, node, text, shape),
             YamlValue::Number(number) if shape.takes("integer") => {
                 if number.as_u64().is_none_or(|number| u32::try_from(number).is_err()) {
-                    Diagnostic::error(format!("`{path}` must be an integer of at least 0"))
-                        .at(node.origin)
-                        .report(self.findings);
+                    let wrong = if path.equals(&["cluster", "gpuNodes"]) {
+                        cluster::wrong_number(self.sources.written(node.origin))
+                    } else {
+                        Diagnostic::error(format!("`{path}` must be an integer of at least 0"))
+                    };
+                    wrong.at(node.origin).report(self.findings);
                 }
             }
             YamlValue::Bool(_) if shape.takes("boolean") => {}
@@ -288,8 +292,16 @@ impl ShapeCheck<'_> {
         };
         let written = self.sources.written(node.origin);
         let hint = match &node.value {
-            YamlValue::Number(_) | YamlValue::Bool(_) if shape.name() == Some("Duration") => {
+            YamlValue::Number(number)
+                if shape.name() == Some("Duration")
+                    && number.as_u64().is_some_and(|number| number > 0) =>
+            {
                 Some(format!("add a unit: `{written}s`, `{written}m`"))
+            }
+            // A unit does not help: 0 means without end or is too short, and no duration is
+            // negative, has a fraction or is a boolean.
+            YamlValue::Number(_) | YamlValue::Bool(_) if shape.name() == Some("Duration") => {
+                Some("write a duration with a unit, such as `5m`".to_owned())
             }
             YamlValue::Number(_) | YamlValue::Bool(_) if shape.takes("string") => {
                 Some(format!("quote it, so that YAML does not change it: `\"{written}\"`"))

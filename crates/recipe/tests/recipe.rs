@@ -113,7 +113,7 @@ fn bytes_that_are_no_recipe() {
 
 #[test]
 fn overrides() {
-    let cases: [&[&str]; 24] = [
+    let cases: [&[&str]; 26] = [
         &["cluster.gpuNodes=64"],
         &["rollout.gpuDriver.version=580.10"],
         &[
@@ -125,6 +125,8 @@ fn overrides() {
         &[r"components.gpu-operator.values.daemonsets.labels.example\.org/team=ml"],
         &["components.gpu-operator.values.devicePlugin.env=[{name: A, value: b}]"],
         &["cluster.gpuNodes=many"],
+        &["cluster.gpuNodes=-1"],
+        &["rollout.gpuDriver.policy.drain={enable: true, timeout: 0}"],
         &["cluster.gpuNode=64"],
         &["cluster=4"],
         &["cluster.gpuNodes.x=4"],

@@ -135,19 +135,19 @@ fn paced_tasks(pace: DriverPace<'_>, upgrade: FleetPace) -> Result<Vec<PacedTask
     let operands = pace.operands_max_unavailable()?.map(|max_unavailable| PacedTask {
         task: Task::Settle,
         fleet: replaced(max_unavailable, OPERANDS_SECONDS),
-        at_once: "other operands on N at a time",
+        at_once: "operands other than the driver updated on N of them at a time",
     });
     let others = [
         PacedTask { task: Task::Settle, fleet: upgrade, at_once: UPGRADED },
         PacedTask {
             task: Task::Reroll,
             fleet: replaced(dra.max_unavailable, dra.replacement_seconds),
-            at_once: "N re-rolled at once",
+            at_once: "DRA plugins re-rolled on N of them at a time",
         },
         PacedTask {
             task: Task::RestartPlugins,
             fleet: replaced(plugins.max_unavailable, plugins.replacement_seconds),
-            at_once: "N restarted at once",
+            at_once: "device plugins restarted on N of them at a time",
         },
     ];
     Ok(operands.into_iter().chain(others).collect())

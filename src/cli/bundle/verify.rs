@@ -5,7 +5,23 @@ use std::path::PathBuf;
 use crate::printer::Printer;
 use bundle::{BundleError, BundleFinding, verify};
 use contract::exit::ExitCode;
-use deployer::layout::VALUES;
+use deployer::layout::{SETTINGS, VALUES};
+
+/// What to do about edits that break nothing: the file that was edited, and the hint. The first row
+/// with an edited file applies.
+const HINTS: [(&str, &str); 2] = [
+    (
+        VALUES,
+        "edited values take effect and fire the hook, but `bundle render --force` discards them; move them into the recipe",
+    ),
+    (
+        SETTINGS,
+        "the settings of a hook (`rollout.yaml`) are made from the recipe: change the recipe and render again with --force",
+    ),
+];
+/// What to do about edits of other files.
+const OTHER_HINT: &str =
+    "move the edits into the recipe, or discard them with `bundle render --force`";
 
 /// Arguments of `gpu-rollout bundle verify`.
 #[derive(Debug, clap::Args)]
@@ -51,13 +67,37 @@ impl VerifyArguments {
                 ),
             );
         } else {
-            let is_values = |finding: &BundleFinding| finding.path().ends_with(VALUES);
-            let hint = "edited values take effect and fire the hook, but `bundle render --force` discards them; move them into the recipe";
-            printer.error(
-                &format!("`{bundle}` was edited"),
-                findings.iter().any(is_values).then_some(hint),
-            );
+            printer.error(&format!("`{bundle}` was edited"), Some(edit_hint(&findings)));
         }
         ExitCode::Input
+    }
+}
+
+/// Returns the hint about edits that break nothing.
+fn edit_hint(findings: &[BundleFinding]) -> &'static str {
+    let is_edited = |file: &str| findings.iter().any(|finding| finding.path().ends_with(file));
+    let row = HINTS.iter().find(|(file, _)| is_edited(file));
+    row.map_or(OTHER_HINT, |(_, hint)| *hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_edit_has_its_hint() {
+        let (values, settings) =
+            ("004-gpu-operator/values.yaml", "005-gpu-operator-post/rollout.yaml");
+        let cases: [(&[&str], &str); 4] = [
+            (&["README.md"], OTHER_HINT),
+            (&["README.md", settings], HINTS[1].1),
+            (&[values], HINTS[0].1),
+            (&[values, settings], HINTS[0].1),
+        ];
+        for (edited, expected) in cases {
+            let findings: Vec<BundleFinding> =
+                edited.iter().map(|path| BundleFinding::Changed((*path).to_owned())).collect();
+            assert_eq!(edit_hint(&findings), expected, "{edited:?}");
+        }
     }
 }

@@ -11,7 +11,10 @@ use super::selection::CriteriaArguments;
 use crate::printer::Printer;
 use contract::exit::ExitCode;
 use contract::grammar::grammar;
+use deployer::shell_word;
+use recipe::load::file_argument;
 use recipe::model::{API_VERSION, KIND, Recipe};
+use recipe::rules::cluster::MOST_NODES;
 
 /// Arguments of `gpu-rollout recipe new`.
 #[derive(Debug, clap::Args)]
@@ -19,8 +22,8 @@ pub(super) struct NewArguments {
     /// The file to create; its name without `.yaml` becomes the recipe's name
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The largest number of GPU nodes that you expect
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    /// The largest number of GPU nodes that you expect, from 1 to 20000
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_NODES)))]
     gpu_nodes: u32,
     /// The recipe of the library to extend, instead of selecting one by criteria
     #[arg(long, value_name = "NAME", conflicts_with_all = ["service", "accelerator", "intent", "os"])]
@@ -37,7 +40,9 @@ pub(super) fn create(arguments: NewArguments, printer: &mut Printer) -> ExitCode
     let Some(loaded) = super::load_recipe(&parent, &RecipeSelection::default(), printer) else {
         return ExitCode::Internal;
     };
-    let text = match text(&name, gpu_nodes, &parent, &loaded.recipe) {
+    // Without its directory: the file's comments remain true if the directory is moved.
+    let own = argument(Path::new(file.file_name().unwrap_or_default()));
+    let text = match text(&name, &own, gpu_nodes, &parent, &loaded.recipe) {
         Ok(text) => text,
         Err(error) => {
             printer.error(&format!("cannot write `{parent}` as YAML: {error}"), None);
@@ -47,9 +52,10 @@ pub(super) fn create(arguments: NewArguments, printer: &mut Printer) -> ExitCode
     let written = File::create_new(&file).and_then(|mut file| file.write_all(text.as_bytes()));
     match written {
         Ok(()) => {
-            let shown = file.display();
             printer.note(&format!(
-                "created {shown}, which extends `{parent}`; next: gpu-rollout recipe check {shown}"
+                "created {}, which extends `{parent}`; next: gpu-rollout recipe check {}",
+                file.display(),
+                argument(&file)
             ));
             ExitCode::Success
         }
@@ -60,6 +66,12 @@ pub(super) fn create(arguments: NewArguments, printer: &mut Printer) -> ExitCode
             ExitCode::Input
         }
     }
+}
+
+/// Returns the argument of a command, for a shell, that names the file.
+fn argument(file: &Path) -> String {
+    let argument = file_argument(&file.to_string_lossy());
+    shell_word(&argument).unwrap_or_else(|| format!("{argument:?}"))
 }
 
 /// Returns the recipe's name: that of the file.
@@ -101,9 +113,11 @@ fn parent(
     None
 }
 
-/// Returns the text of the new recipe. What it inherits follows as a comment, to change it.
+/// Returns the text of the new recipe, from its name and the argument that names its file. What it
+/// inherits follows as a comment, to change it.
 fn text(
     name: &str,
+    file: &str,
     gpu_nodes: u32,
     parent: &str,
     inherited: &Recipe,
@@ -121,8 +135,8 @@ fn text(
     let description = yaml::quoted(description);
     Ok(format!(
         "\
-# A recipe for gpu-rollout. To check it: gpu-rollout recipe check {name}.yaml
-# To see it with everything that it extends: gpu-rollout recipe show {name}.yaml
+# A recipe for gpu-rollout. To check it: gpu-rollout recipe check {file}
+# To see it with everything that it extends: gpu-rollout recipe show {file}
 apiVersion: {API_VERSION}
 kind: {KIND}
 metadata:

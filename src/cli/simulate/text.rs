@@ -8,12 +8,15 @@ use contract::count::{Count, with_noun};
 use contract::duration::Duration;
 use contract::exit::ExitCode;
 use contract::settings::Settings;
-use ops::simulation::{Quantiles, SimulationSummary, message_without_hint};
+use ops::simulation::{Quantiles, SimulationSummary, has_failing_drivers, message_without_hint};
+use planner::policies::controller_pace;
 use simulator::report::SimulationReport;
 use simulator::timeline;
 
 /// What to do about a time budget that is too small.
 const MORE_TIME: &str = "raise `rollout.gpuDriver.perNode`, from which the time budget is computed, or upgrade more nodes at once";
+/// What to do if the time budget is not the cause.
+const NO_MORE_TIME: &str = "the time budget is not the cause: nodes whose new driver does not start (--fail) block other nodes";
 
 pub(super) fn summary_text(
     summary: &SimulationSummary<'_>,
@@ -24,13 +27,7 @@ pub(super) fn summary_text(
         mode, nodes, budget_seconds, seconds, unavailable, pods_evicted, ..
     } = summary;
     let length = |seconds: u64| Duration::from_secs(seconds).to_string();
-    let policy = &settings.upgrade.policy;
-    let limit = policy.max_unavailable.unwrap_or(Count::Percent(100));
-    let parallel = if policy.max_parallel_upgrades == 0 {
-        "any number".to_owned()
-    } else {
-        policy.max_parallel_upgrades.to_string()
-    };
+    let limit = settings.upgrade.policy.max_unavailable.unwrap_or(Count::Percent(100));
     let mut ends: BTreeMap<&str, usize> = BTreeMap::new();
     for report in reports {
         *ends
@@ -42,8 +39,9 @@ pub(super) fn summary_text(
     // Writing to a String cannot fail.
     let _ = writeln!(
         text,
-        "mode {mode}, {}, {parallel} at once, {limit} may be unavailable; runs: {}",
+        "mode {mode}, {}, {}; runs: {}",
         with_noun(*nodes, "node"),
+        at_once(settings, *nodes),
         reports.len()
     );
     let _ = writeln!(
@@ -63,14 +61,15 @@ pub(super) fn summary_text(
     );
     let _ = writeln!(text, "evicted      {} pods", range(*pods_evicted));
     let _ = writeln!(text, "ended        {}", ends.join(", "));
-    if let Some(failed) = reports
+    if let Some((report, failed)) = reports
         .iter()
-        .filter_map(|report| report.verdict.as_ref())
-        .find(|verdict| verdict.code != ExitCode::Success)
+        .filter_map(|report| Some((report, report.verdict.as_ref()?)))
+        .find(|(_, verdict)| verdict.code != ExitCode::Success)
     {
         let _ = writeln!(text, "             {}", message_without_hint(failed));
         if failed.code == ExitCode::Budget {
-            let _ = writeln!(text, "             hint: {MORE_TIME}");
+            let hint = if has_failing_drivers(report) { NO_MORE_TIME } else { MORE_TIME };
+            let _ = writeln!(text, "             hint: {hint}");
         }
     }
     if let Some(first) = reports.first() {
@@ -80,8 +79,51 @@ pub(super) fn summary_text(
     text
 }
 
+/// Says how many nodes are upgraded at once, and which limits this number comes from.
+fn at_once(settings: &Settings, nodes: usize) -> String {
+    let policy = &settings.upgrade.policy;
+    // In every mode, as long as no node has failed.
+    let number = controller_pace(policy, settings, nodes).parallel();
+    let parallel = if policy.max_parallel_upgrades == 0 {
+        "unlimited".to_owned()
+    } else {
+        policy.max_parallel_upgrades.to_string()
+    };
+    let unavailable = policy
+        .max_unavailable
+        .map_or_else(String::new, |count| format!(", maxUnavailable {count}"));
+    format!("{number} at once (maxParallelUpgrades {parallel}{unavailable})")
+}
+
 /// Formats one number or a range.
 fn range(quantiles: Quantiles) -> String {
     let Quantiles { least, most, .. } = quantiles;
     if least == most { most.to_string() } else { format!("{least} to {most}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use contract::policy::{Policy, UpgradeSettings};
+
+    use super::*;
+
+    /// The header said `4 at once`, although `maxUnavailable` allowed only two of eight nodes.
+    #[test]
+    fn at_once_is_the_effective_number_of_nodes() {
+        for (max_parallel_upgrades, max_unavailable, expected) in [
+            (4, Some(Count::Percent(25)), "2 at once (maxParallelUpgrades 4, maxUnavailable 25%)"),
+            (1, Some(Count::Number(3)), "1 at once (maxParallelUpgrades 1, maxUnavailable 3)"),
+            (
+                0,
+                Some(Count::Percent(50)),
+                "4 at once (maxParallelUpgrades unlimited, maxUnavailable 50%)",
+            ),
+            (0, None, "8 at once (maxParallelUpgrades unlimited)"),
+        ] {
+            let policy = Policy { max_parallel_upgrades, max_unavailable, ..Policy::default() };
+            let upgrade = UpgradeSettings { policy, ..UpgradeSettings::default() };
+            let settings = Settings { upgrade, ..Settings::default() };
+            assert_eq!(at_once(&settings, 8), expected);
+        }
+    }
 }

@@ -73,6 +73,17 @@ pub(super) fn kind(source: &BundleSource) -> &'static str {
     }
 }
 
+/// Returns the name of the tag that the revision of a Git repository selects; `None` if it selects
+/// anything else.
+pub(super) fn tag(source: &BundleSource) -> Option<&str> {
+    let revision = source.revision.as_str();
+    match kind(source) {
+        "tag" => Some(revision),
+        "name" => revision.strip_prefix("refs/tags/"),
+        _ => None,
+    }
+}
+
 /// Whether Git allows a reference with this name (`git check-ref-format --branch`).
 /// [`BundleSource`] has refused spaces and braces.
 fn is_name(text: &str) -> bool {

@@ -114,7 +114,9 @@ fn summary(effective: &EffectiveConfig) -> String {
         rows.push(("node offers", "all other devices: once each, with their own names".to_owned()));
         let more = match effective.fail_requests_greater_than_one {
             Some(true) => "refused",
-            Some(false) | None => "granted, with no larger share of a device than one request",
+            Some(false) | None => {
+                "granted, but give no larger share of a device than a request for one"
+            }
         };
         rows.push(("requests for more than one", more.to_owned()));
     }

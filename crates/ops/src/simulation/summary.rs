@@ -7,6 +7,8 @@ use serde::Serialize;
 use contract::exit::ExitCode;
 use contract::record::Verdict;
 use contract::settings::Settings;
+use planner::drive_upgrade::state::UpgradeState;
+use planner::progress::is_failing;
 use simulator::report::SimulationReport;
 
 /// Quantiles of a value over all runs.
@@ -128,6 +130,15 @@ fn seconds(report: &SimulationReport) -> u64 {
     report.duration.div_ceil(1000)
 }
 
+/// Returns whether, at the end of a run, there are nodes whose new driver does not start.
+pub fn has_failing_drivers(report: &SimulationReport) -> bool {
+    // In a simulation, nodes fail only because of their driver.
+    let failed = Some(UpgradeState::UpgradeFailed.name());
+    let mut last = report.states.values().filter_map(|states| states.last());
+    last.any(|(_, state, _)| state.as_deref() == failed)
+        || report.waits.iter().any(|wait| is_failing(&wait))
+}
+
 /// Returns the message of a verdict without its hint, which would be for a live cluster.
 pub fn message_without_hint(verdict: &Verdict) -> String {
     let hint = verdict.hint.as_ref().map(|hint| format!("; hint: {hint}")).unwrap_or_default();
@@ -136,7 +147,35 @@ pub fn message_without_hint(verdict: &Verdict) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use planner::reason::{Reason, Wait};
+
     use super::*;
+
+    #[test]
+    fn drivers_that_do_not_start_are_recognized() {
+        let wait = |trouble: Option<&str>, restarts| Wait {
+            node: Some("gpu-0".into()),
+            reason: Arc::new(Reason::DriverNotReady {
+                state: Some("pod-restart-required".to_owned()),
+                trouble: trouble.map(str::to_owned),
+                restarts,
+            }),
+            since: jiff::Timestamp::UNIX_EPOCH,
+        };
+        for (state, wait, expected) in [
+            ("pod-restart-required", wait(None, 0), false),
+            ("pod-restart-required", wait(Some("CrashLoopBackOff"), 9), true),
+            ("upgrade-failed", wait(None, 0), true),
+        ] {
+            let entered = vec![(0, None, false), (1000, Some(state.to_owned()), true)];
+            let mut report = SimulationReport::default();
+            report.waits = [wait].into_iter().collect();
+            report.states = [("gpu-0".to_owned(), entered)].into();
+            assert_eq!(has_failing_drivers(&report), expected, "{state}");
+        }
+    }
 
     #[test]
     fn hint_is_removed_from_middle_of_message() {

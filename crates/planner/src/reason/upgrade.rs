@@ -184,7 +184,7 @@ impl fmt::Display for UpgradeReason {
             Self::NoTime { deadline, per_node, held: None } => {
                 write!(
                     out,
-                    "a node takes {per_node} s, but the run must end at {deadline:.0}; no more upgrades start"
+                    "too late to start: one node takes {per_node} s, and less is left until the run must end at {deadline:.0}"
                 )
             }
             Self::NoTime { held: Some(refusal), .. } => {

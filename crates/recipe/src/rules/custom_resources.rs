@@ -174,6 +174,17 @@ impl CustomResourceCheck<'_> {
     }
 
     fn unknown(&mut self, path: &KeyPath, entry: &MapEntry, names: &[&str]) {
+        if path.equals(&["spec"]) {
+            Diagnostic::error(format!(
+                "`customResources.{}` is already the content of `spec`",
+                self.resource.kind
+            ))
+            .lint(Lint::UnknownField)
+            .at(entry.key_origin)
+            .hint("remove `spec`, and write its fields directly")
+            .report(self.findings);
+            return;
+        }
         let advice = self.resource.obsolete_fields.get(&path.to_string()).cloned();
         let hint =
             advice.or_else(|| did_you_mean(&entry.key, names.iter().copied())).unwrap_or_else(

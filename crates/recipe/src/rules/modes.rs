@@ -60,7 +60,7 @@ pub(crate) fn uses(driver: &str, key: &str, mode: Mode) -> bool {
 pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     let rollout = &subject.recipe.rollout;
     for driver in rollout.drivers() {
-        keys(subject, driver.key, driver.mode, findings);
+        keys(subject.tree, driver.key, driver.mode, findings);
         preflight(subject, driver.key, driver.mode, findings);
         amounts(subject, &driver, findings);
     }
@@ -69,7 +69,7 @@ pub fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     let Some(ofed) = &rollout.ofed_driver else { return };
     for (key, modes, reason, instead) in OFED_KEYS {
         let Some(entry) =
-            policy_entry(subject, "ofedDriver", key).filter(|_| !modes.contains(&ofed.mode))
+            policy_entry(subject.tree, "ofedDriver", key).filter(|_| !modes.contains(&ofed.mode))
         else {
             continue;
         };
@@ -95,8 +95,8 @@ fn names(modes: &[Mode]) -> String {
 }
 
 /// Returns the position of a key of a driver's policy, if it is set.
-fn policy_entry(subject: &RuleTarget<'_>, driver: &str, key: &str) -> Option<SourceSpan> {
-    let entry = subject.node_at(&["rollout", driver, "policy"])?.entry(key)?;
+fn policy_entry(tree: &YamlNode, driver: &str, key: &str) -> Option<SourceSpan> {
+    let entry = tree.at_keys(&["rollout", driver, "policy"])?.entry(key)?;
     (!entry.node.is_null()).then_some(entry.key_origin)
 }
 
@@ -145,11 +145,19 @@ fn operator_upgrade(subject: &RuleTarget<'_>, mode: Mode, findings: &mut Vec<Dia
     );
 }
 
+/// Reports keys that the modes do not use, in a recipe that may lack required keys.
+pub(crate) fn unused_keys(tree: &YamlNode, findings: &mut Vec<Diagnostic>) {
+    for driver in ["gpuDriver", "ofedDriver"] {
+        let written = tree.at_keys(&["rollout", driver, "mode"]).and_then(YamlNode::text);
+        let mode = written.and_then(|name| Mode::ALL.into_iter().find(|mode| mode.name() == name));
+        keys(tree, driver, mode.unwrap_or_default(), findings);
+    }
+}
+
 /// Reports keys that the mode does not use.
-fn keys(subject: &RuleTarget<'_>, driver: &str, mode: Mode, findings: &mut Vec<Diagnostic>) {
+fn keys(tree: &YamlNode, driver: &str, mode: Mode, findings: &mut Vec<Diagnostic>) {
     for (key, modes) in KEYS {
-        let Some(place) = policy_entry(subject, driver, key).filter(|_| !modes.contains(&mode))
-        else {
+        let Some(place) = policy_entry(tree, driver, key).filter(|_| !modes.contains(&mode)) else {
             continue;
         };
         let mut finding = Diagnostic::error(format!("`rollout.{driver}.policy.{key}` has no effect in mode `{}`", mode.name()))
@@ -159,11 +167,8 @@ fn keys(subject: &RuleTarget<'_>, driver: &str, mode: Mode, findings: &mut Vec<D
                 "set `rollout.{driver}.mode` to {}, or remove the key; if a parent sets it, write `{key}: null`",
                 names(modes)
             ));
-        if subject.node_at(&["rollout", driver, "mode"]).is_some() {
-            finding = finding.related(
-                subject.place(&["rollout", driver, "mode"]),
-                format!("mode `{}`", mode.name()),
-            );
+        if let Some(written) = tree.at_keys(&["rollout", driver, "mode"]) {
+            finding = finding.related(written.origin, format!("mode `{}`", mode.name()));
         }
         findings.push(finding);
     }
@@ -354,11 +359,7 @@ fn auto_upgrade(
         against(message)
             .at(written.origin)
             .related(subject.place(&["rollout", driver, "mode"]), format!("mode `{}`", mode.name()))
-            .hint(if needed {
-                "remove it: a bundle sets it; or use `mode: observe`, which does not set it"
-            } else {
-                "remove it: a bundle sets it"
-            }),
+            .hint("remove the key, because the bundle sets it"),
     );
 }
 

@@ -43,7 +43,7 @@ const IMPOSSIBLE: &[ImpossibleKey] = &[
     ),
 ];
 
-const NO_WAIT: &str = "a bundle sets no `--wait` or `--atomic`: `--wait` would wait for the upgrade before the hook starts, and `--atomic` \
+const NO_WAIT: &str = "a bundle sets no `--wait` or `--atomic`: with `--wait`, Helm 4 would wait for the upgrade before the hook starts, and `--atomic` \
                        would roll back a slow upgrade";
 
 const fn deployer(path: &'static [&'static str], reason: &'static str) -> ImpossibleKey {

@@ -31,17 +31,18 @@ fn budgets_follow_nodes_pace_and_waits() {
     assert_eq!(seconds(alone), 60 + OVERHEAD_SECONDS, "without a DRA driver nothing is re-rolled");
     // Operands are replaced one node at a time, regardless of how many drivers are upgraded at
     // once.
-    let many = |daemon_sets: Value| {
+    let with_operands = |daemon_sets: Value| {
         let all = json!({"maxParallelUpgrades": 0, "maxUnavailable": "100%"});
-        seconds(
-            json!({"cluster": {"gpuNodes": 100}, "rollout": {"gpuDriver": {"version": "1", "policy": all}},
-            "components": [{"name": "gpu-operator", "values": {"daemonsets": daemon_sets}}]}),
-        )
+        json!({"cluster": {"gpuNodes": 100}, "rollout": {"gpuDriver": {"version": "1", "policy": all}},
+            "components": [{"name": "gpu-operator", "values": {"daemonsets": daemon_sets}}]})
     };
+    let many = |daemon_sets: Value| seconds(with_operands(daemon_sets));
     assert_eq!(many(json!({})), 100 * 60 + OVERHEAD_SECONDS);
     assert_eq!(many(json!({"rollingUpdate": {"maxUnavailable": "25%"}})), 720 + OVERHEAD_SECONDS);
     assert_eq!(many(json!({"rollingUpdate": {"maxUnavailable": 50}})), 720 + OVERHEAD_SECONDS);
     assert_eq!(many(json!({"updateStrategy": "OnDelete"})), 720 + OVERHEAD_SECONDS);
+    let operands = planned(with_operands(json!({}))).unwrap();
+    insta::assert_snapshot!(hook(&operands, "gpu-operator-post").budget.explanation, @"1h55m: 100 GPU nodes, operands other than the driver updated on 1 of them at a time, 1m per node, 15m for everything else");
     let plan = planned(json!({})).unwrap();
     let budget = &hook(&plan, "nvidia-dra-driver-gpu-post").budget;
     assert_eq!(

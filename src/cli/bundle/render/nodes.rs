@@ -95,12 +95,12 @@ fn checked_value(value: &str) -> Result<String, NodeOptionError> {
 
 fn checked_effect(text: &str) -> Result<TaintEffect, NodeOptionError> {
     EFFECTS.iter().find(|(name, _)| *name == text).map(|(_, effect)| *effect).ok_or_else(|| {
-        let names = EFFECTS.map(|(name, _)| name);
-        let meant = nearest(text, names)
+        let [first, second, third] = EFFECTS.map(|(name, _)| name);
+        let meant = nearest(text, [first, second, third])
             .map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
         NodeOptionError::Effect {
             found: text.to_owned(),
-            expected: format!("`{}`{meant}", names.join("`, `")),
+            expected: format!("`{first}`, `{second}` or `{third}`{meant}"),
         }
     })
 }
@@ -240,7 +240,7 @@ mod tests {
         }
         assert_eq!(
             toleration("a:noschedule").unwrap_err().to_string(),
-            "`noschedule` is not an effect of a taint; expected KEY[=VALUE][:EFFECT] with the effect `NoSchedule`, `PreferNoSchedule`, `NoExecute`; did you mean `NoSchedule`?"
+            "`noschedule` is not an effect of a taint; expected KEY[=VALUE][:EFFECT] with the effect `NoSchedule`, `PreferNoSchedule` or `NoExecute`; did you mean `NoSchedule`?"
         );
     }
 }

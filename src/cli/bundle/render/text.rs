@@ -131,13 +131,19 @@ fn print_summary(outcomes: &[RenderOutcome], printer: &mut Printer) {
         .map(|outcome| outcome.file.as_str())
         .collect();
     if failed.is_empty() {
-        printer.note(&format!("{written} bundles of {} recipes written; the README.md of each describes how to deploy it", outcomes.len()));
+        let readme = if written == 1 { "its README.md" } else { "the README.md of each" };
+        printer.note(&format!(
+            "{} of {} written; {readme} describes how to deploy it",
+            with_noun(written, "bundle"),
+            with_noun(outcomes.len(), "recipe")
+        ));
     } else {
         let names: Vec<String> = failed.iter().map(|name| format!("`{name}`")).collect();
         printer.note(&format!(
-            "{written} of {all} bundles written; {} of {} recipes failed: {}",
+            "{written} of {} written; {} of {} failed: {}",
+            with_noun(all, "bundle"),
             failed.len(),
-            outcomes.len(),
+            with_noun(outcomes.len(), "recipe"),
             names.join(", ")
         ));
     }
