@@ -41,7 +41,7 @@ stack: ## run a local cluster until Ctrl-C (docs/tutorial.md; needs Go and build
 	scripts/stack.sh $(E2E_PROFILE)
 
 .PHONY: soak
-soak: ## test the engine in ten thousand random worlds and in large fleets, and fuzz all parsers (RUNS=… worlds, FUZZ=… inputs)
+soak: ## test the engine in ten thousand random worlds and in large fleets, measure a thousand nodes, and fuzz all parsers (RUNS=… worlds, NODES=…, FUZZ=… inputs)
 	scripts/soak.sh
 
 .PHONY: bench

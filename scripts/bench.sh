@@ -12,8 +12,7 @@
 #      - 10 nodes one by one in `drive`, `assist` and `steer`: where the time between two nodes goes
 #      - the accuracy of `plan` where NVIDIA's controller upgrades (five fleets, 45 minutes)
 # Usage: scripts/bench.sh
-# Environment, with defaults: GPU_ROLLOUT_BENCH_ROUNDS=100, GPU_ROLLOUT_BENCH_NODES=1000,
-# GPU_ROLLOUT_BENCH_DRIVE_NODES=100
+# Environment, with defaults: GPU_ROLLOUT_BENCH_ROUNDS=100, GPU_ROLLOUT_BENCH_NODES=1000
 set -eu
 cd "$(dirname -- "$0")/.."
 title() { printf '\n== %s\n\n' "$*"; }

@@ -49,9 +49,9 @@ threads=$((2 * $(getconf _NPROCESSORS_ONLN)))
 [ "$threads" -le 8 ] || threads=8
 threads=${GPU_ROLLOUT_E2E_THREADS:-$threads}
 [ "${1:-}" != --stack ] || set -- --exact scenarios::local::stays_until_it_is_told_to_end
-# Measurements (scripts/bench.sh) and the local cluster (scripts/stack.sh) run only by name. The
-# check of the rights runs at the end, because it needs the notes of all scenarios.
-by_name="scenarios::cost:: scenarios::pace:: scenarios::calibration:: scenarios::recordings:: stays_until_it_is_told_to_end every_granted_right"
+# Measurements (scripts/bench.sh, scripts/soak.sh) and the local cluster (scripts/stack.sh) run only
+# by name. The check of the rights runs at the end, because it needs the notes of all scenarios.
+by_name="scenarios::cost:: scenarios::pace:: scenarios::scale:: scenarios::calibration:: scenarios::recordings:: stays_until_it_is_told_to_end every_granted_right"
 # Of the deployer scenarios, only `scenarios::deployers::short` runs for every change. The others
 # take long, or a shorter scenario covers the same.
 long="scenarios::bundle:: scenarios::linters:: scenarios::recipes::long:: scenarios::no_dra:: scenarios::never_ready:: scenarios::truth:: its_node_is_lost fifty_nodes_are_drained five_hundred_worlds"

@@ -28,6 +28,7 @@ mod plan;
 mod recipes;
 mod recordings;
 mod rights;
+mod scale;
 mod stays_paused;
 mod traces;
 mod trivial;

@@ -2,6 +2,7 @@
 //! plugins.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -123,20 +124,31 @@ impl Stack {
             script.driver_manager = false;
             script.driver = (0, 1);
         })?;
-        let names: Vec<String> = (from..nodes).map(|index| format!("gpu-{index}")).collect();
+        let names = self.add_gpu_nodes_at_once(from..nodes).await?;
+        self.await_served(nodes).await?;
+        self.await_policy("ready").await?;
+        self.await_validated(&names, GROWN).await?;
+        eprintln!("{nodes} nodes after {:.1?}", begin.elapsed());
+        Ok(())
+    }
+
+    /// Adds nodes with these numbers, several at the same time, and returns their names.
+    pub(crate) async fn add_gpu_nodes_at_once(&self, numbers: Range<usize>) -> Result<Vec<String>> {
+        let names: Vec<String> = numbers.map(|index| format!("gpu-{index}")).collect();
         stream::iter(&names)
             .map(|name| kwok::add_gpu_node(&self.client, name))
             .buffer_unordered(AT_ONCE)
             .try_collect::<()>()
             .await?;
+        Ok(names)
+    }
+
+    /// Waits until the plugins of this number of nodes serve.
+    pub(crate) async fn await_served(&self, nodes: usize) -> Result<()> {
         until("every plugin to serve", GROWN, async || {
             Ok((self.served().await?.len() == nodes).then_some(()))
         })
-        .await?;
-        self.await_policy("ready").await?;
-        self.await_validated(&names, GROWN).await?;
-        eprintln!("{nodes} nodes after {:.1?}", begin.elapsed());
-        Ok(())
+        .await
     }
 
     /// Waits until the validator of each of these nodes is ready, and with it all that the operator

@@ -20,6 +20,7 @@ pub(crate) struct Meter {
 }
 
 /// The measured values of one process.
+#[derive(Clone, Copy)]
 pub(crate) struct Measured {
     /// How long it lived.
     pub(crate) wall: Duration,

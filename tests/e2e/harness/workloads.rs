@@ -114,8 +114,18 @@ impl Stack {
 
     /// Waits until this number of pods of a Deployment are ready.
     pub(crate) async fn await_serving(&self, name: &str, replicas: usize) -> Result<()> {
+        self.await_serving_within(LIMIT, name, replicas).await
+    }
+
+    /// The same, with another time limit.
+    pub(crate) async fn await_serving_within(
+        &self,
+        limit: Duration,
+        name: &str,
+        replicas: usize,
+    ) -> Result<()> {
         let deployments = Api::<Deployment>::namespaced(self.client.clone(), NAMESPACE);
-        until(&format!("deployment/{name}"), LIMIT, async || {
+        until(&format!("deployment/{name}"), limit, async || {
             let ready = deployments
                 .get(name)
                 .await?

@@ -20,11 +20,8 @@ use crate::harness::turns::Turns;
 
 mod one_by_one;
 
-/// Sets the number of nodes of the largest fleet.
-const LARGEST: &str = "GPU_ROLLOUT_BENCH_DRIVE_NODES";
-/// The default. With more nodes, the stand-ins take longer than the measured work: an hour for a
-/// thousand nodes on two busy CPUs.
-const NODES: usize = 100;
+/// The fleets. `make soak` measures larger ones (`scenarios::scale`).
+const SIZES: [usize; 2] = [10, 100];
 const LIMIT: Duration = Duration::from_mins(100);
 const BUDGET_SECONDS: u64 = 3_000;
 /// Seconds of a real driver: the minimum of the GPU Operator's start-up probe and an installation.
@@ -43,11 +40,10 @@ const PODS: [(&str, &str); 5] = [
 #[tokio::test(flavor = "local")]
 #[ignore = "a measurement: make bench"]
 async fn drive_on_fleets_that_grow() -> Result<()> {
-    let nodes = std::env::var(LARGEST).map_or(Ok(NODES), |text| text.parse()).context(LARGEST)?;
     scenario_within(LIMIT, "pace", async |stack| {
         stack.fleet(Script::seeded(12), 3, true).await?;
         let (mut rows, mut before, mut release) = (Vec::new(), 3, &NEW);
-        for size in [10, 100, 1_000].into_iter().filter(|size| *size < nodes).chain([nodes]) {
+        for size in SIZES {
             stack.grow(before, size).await?;
             stack.rewrite(|live| live.driver_manager = true)?;
             rows.push(run(stack, release, size, size.div_ceil(10)).await?);

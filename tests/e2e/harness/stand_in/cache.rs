@@ -13,6 +13,8 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
+const PAUSE_PER_OBJECT: Duration = Duration::from_micros(20);
+
 /// The cache of one kind.
 pub(super) struct Cache<K: Resource + 'static>
 where
@@ -50,8 +52,20 @@ where
         Self { store }
     }
 
+    /// Returns the number of objects.
+    pub(super) fn len(&self) -> usize {
+        self.store.len()
+    }
+
     /// Returns all objects.
     pub(super) fn all(&self) -> Vec<Arc<K>> {
         self.store.state()
     }
+}
+
+/// Waits after a pass over this number of objects. So the changes of a large fleet come together,
+/// and passes leave time for all other tasks of the thread.
+pub(super) async fn pause_after(objects: usize) {
+    let objects = u32::try_from(objects).unwrap_or(u32::MAX);
+    tokio::time::sleep(PAUSE_PER_OBJECT.saturating_mul(objects)).await;
 }

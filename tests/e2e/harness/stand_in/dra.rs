@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use super::cache::Cache;
+use super::cache::{Cache, pause_after};
 use super::kubelets::is_ready;
 
 /// The value of the annotation `hold` of plugin pods.
@@ -73,6 +73,7 @@ pub(super) fn start(client: &Client, tasks: &mut JoinSet<()>) {
                     changed.notify_one();
                 }
             }
+            pause_after(pods.len()).await;
         }
     });
 }

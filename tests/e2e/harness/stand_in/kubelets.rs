@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Result;
+use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Patch, PatchParams};
 use kube::runtime::watcher::Config;
@@ -17,7 +18,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use super::cache::Cache;
+use super::cache::{Cache, pause_after};
 use super::dra;
 use super::network_operator::NETWORK_DRIVER;
 use super::operator::{Operand, PLUGIN_VALIDATION, VALIDATES_TOOLKIT, driver_version};
@@ -43,6 +44,8 @@ const OPERATOR: &str = "gpu-operator";
 const PAUSED: &str = "paused-for-driver-upgrade";
 /// The restart interval of a pod in a crash loop. With a real kubelet it is seconds to minutes.
 const CRASH_PERIOD: Duration = Duration::from_millis(500);
+/// The number of kubelets that write at the same time.
+const AT_ONCE: usize = 16;
 /// The number of restarts after which the back-off is longer than any scenario.
 const MOST_CRASHES: i32 = 15;
 
@@ -56,13 +59,14 @@ pub(super) fn start(client: &Client, script: &Arc<Mutex<Script>>, tasks: &mut Jo
         nodes: Cache::start(Api::all(client.clone()), (), Config::default(), &changed, tasks),
     };
     tasks.spawn_local(async move {
-        let mut offers = devices::Offers::default();
+        let offers = devices::Offers::default();
         loop {
             tokio::time::timeout(CRASH_PERIOD, changed.notified()).await.ok();
-            if let Err(error) = kubelets.look(&mut offers).await {
+            if let Err(error) = kubelets.look(&offers).await {
                 eprintln!("stand-in kubelets: {error:#}");
                 tokio::time::sleep(Duration::from_millis(200)).await;
             }
+            pause_after(kubelets.pods.len()).await;
         }
     });
 }
@@ -103,7 +107,7 @@ impl Host<'_> {
 }
 
 impl Kubelets {
-    async fn look(&self, offers: &mut devices::Offers) -> Result<()> {
+    async fn look(&self, offers: &devices::Offers) -> Result<()> {
         let script = self.script.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let (pods, nodes) = (self.pods.all(), self.nodes.all());
         let mut hosts: BTreeMap<String, Host<'_>> = BTreeMap::new();
@@ -115,13 +119,14 @@ impl Kubelets {
                 hosts.entry(node.to_owned()).or_default().pods.push(pod);
             }
         }
-        for (node, host) in &hosts {
+        let script = &script;
+        let looks = hosts.iter().map(|(node, host)| async move {
             for pod in host.pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none()) {
-                self.look_at(pod, node, host, &script).await?;
+                self.look_at(pod, node, host, script).await?;
             }
-            offers.update(&self.client, node, host, &script).await?;
-        }
-        Ok(())
+            offers.update(&self.client, node, host, script).await
+        });
+        stream::iter(looks).buffer_unordered(AT_ONCE).try_collect().await
     }
 
     async fn look_at(&self, pod: &Pod, node: &str, host: &Host<'_>, script: &Script) -> Result<()> {

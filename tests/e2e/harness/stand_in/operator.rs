@@ -21,6 +21,7 @@ use tokio::task::JoinSet;
 
 use self::leadership::Leader;
 use self::observed::{Caches, Observed};
+use super::cache::pause_after;
 use super::script::Script;
 use super::upgrade_controller::{Place, UpgradeController};
 
@@ -87,6 +88,7 @@ async fn run(found: Found, script: Arc<Mutex<Script>>) {
             eprintln!("stand-in operator: {error:#}");
             tokio::time::sleep(PERIOD).await;
         }
+        pause_after(found.caches.pods()).await;
     }
 }
 

@@ -1,5 +1,6 @@
 //! The GPUs of nodes. A node offers them while its device plugin is ready.
 
+use std::cell::RefCell;
 use std::collections::HashSet;
 
 use anyhow::Result;
@@ -20,14 +21,14 @@ const GPUS: u32 = 8;
 /// The nodes whose device plugin has registered once. The others keep their initial offer.
 #[derive(Default)]
 pub(super) struct Offers {
-    registered: HashSet<String>,
+    registered: RefCell<HashSet<String>>,
 }
 
 impl Offers {
     /// Updates the GPUs of a node. A ready plugin sets capacity and allocatable. Without it,
     /// allocatable is zero and the capacity stays.
     pub(super) async fn update(
-        &mut self,
+        &self,
         client: &Client,
         node: &str,
         host: &Host<'_>,
@@ -36,7 +37,7 @@ impl Offers {
         let Some(live) = host.live else { return Ok(()) };
         let ready = host.of(Operand::DevicePlugin).any(is_ready);
         if ready {
-            self.registered.insert(node.to_owned());
+            self.registered.borrow_mut().insert(node.to_owned());
         }
         let status = if ready {
             let gpus = script.gpus.get(node).copied().unwrap_or(GPUS);
@@ -45,7 +46,9 @@ impl Offers {
             }
             let gpus = Value::from(gpus.to_string());
             json!({"capacity": {GPU: gpus}, "allocatable": {GPU: gpus}})
-        } else if self.registered.contains(node) && offered(live).is_some_and(|gpus| gpus > 0) {
+        } else if self.registered.borrow().contains(node)
+            && offered(live).is_some_and(|gpus| gpus > 0)
+        {
             json!({"allocatable": {GPU: "0"}})
         } else {
             return Ok(());

@@ -79,6 +79,11 @@ impl Caches {
         }
     }
 
+    /// Returns the number of the operands' pods.
+    pub(super) fn pods(&self) -> usize {
+        self.pods.len()
+    }
+
     /// Returns the snapshot for an operator of this version. `None`: there is no ClusterPolicy.
     pub(super) fn observe(&self, version: &str) -> Option<Observed> {
         let policy =
