@@ -152,8 +152,8 @@ struct AicrArguments {
     /// recipe names
     #[arg(long, value_name = "DIR", help_heading = AICR_HEADING)]
     data: Option<String>,
-    /// Replace each key that no chart reads with the key that has the intended effect, if there is
-    /// one [default: leave such keys out, with a warning]
+    /// If no chart reads a key, use the key that has the intended effect instead, if there is one
+    /// [default: leave such keys out, with a warning]
     #[arg(long, help_heading = AICR_HEADING)]
     fix_dead_keys: bool,
     /// Leave out manifest files, with a warning for each [default: each becomes a chart in the bundle]

@@ -51,7 +51,8 @@ pub struct SimulateArguments {
     /// on other nodes
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     pods: usize,
-    /// Percentage of nodes whose new driver never starts, 0 to 100
+    /// The probability, as a percentage, that the new driver of a node never starts, 0 to 100; the
+    /// number of such nodes differs from run to run
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=100))]
     fail: u64,
     #[command(flatten)]

@@ -7,6 +7,7 @@ use std::fmt::Write;
 use contract::count::{Count, with_noun};
 use contract::duration::Duration;
 use contract::exit::ExitCode;
+use contract::record::Verdict;
 use contract::settings::Settings;
 use ops::simulation::{Quantiles, SimulationSummary, has_failing_drivers, message_without_hint};
 use planner::policies::controller_pace;
@@ -28,13 +29,16 @@ pub(super) fn summary_text(
     } = summary;
     let length = |seconds: u64| Duration::from_secs(seconds).to_string();
     let limit = settings.upgrade.policy.max_unavailable.unwrap_or(Count::Percent(100));
-    let mut ends: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut ends: BTreeMap<String, usize> = BTreeMap::new();
     for report in reports {
-        *ends
-            .entry(report.verdict.as_ref().map_or("none", |verdict| verdict.code.name()))
-            .or_default() += 1;
+        let end = report.verdict.as_ref().map_or_else(
+            || "without a verdict".to_owned(),
+            |Verdict { code, .. }| format!("with {} (exit code {})", code.name(), code.number()),
+        );
+        *ends.entry(end).or_default() += 1;
     }
-    let ends: Vec<String> = ends.iter().map(|(name, count)| format!("{name} in {count}")).collect();
+    let ends: Vec<String> =
+        ends.iter().map(|(end, runs)| format!("{} {end}", with_noun(*runs, "run"))).collect();
     let mut text = String::new();
     // Writing to a String cannot fail.
     let _ = writeln!(
