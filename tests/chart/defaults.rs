@@ -66,6 +66,7 @@ fn chart_defaults() -> Value {
     });
     upgrade["topology"] = json!({"label": "", "maxUnavailable": 1});
     upgrade["extraConsumers"] = json!(settings.upgrade.extra_consumers);
+    upgrade["windows"] = json!(settings.upgrade.windows);
     json!({
         "component": {"name": settings.component},
         "tasks": settings.tasks,

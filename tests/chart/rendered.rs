@@ -98,6 +98,7 @@ rollout:
     failureBudget: 10%
     attempts: 3
     soakSeconds: 2000000
+    windows: [Mon-Fri 22:00-05:00 Europe/Berlin]
     topology: {label: nvidia.com/gpu.clique, maxUnavailable: 50%}
     foreignCordon: include
     extraConsumers: [app=dcgm]
@@ -125,6 +126,7 @@ rollout:
         failure_budget: Count::Percent(10),
         attempts: 3,
         soak_seconds: 2_000_000,
+        windows: vec!["Mon-Fri 22:00-05:00 Europe/Berlin".parse().unwrap()],
         topology: Some(TopologyLimit {
             label: "nvidia.com/gpu.clique".into(),
             max_unavailable: Count::Percent(50),

@@ -255,6 +255,7 @@ in the settings.
   "startSeconds" (int64 $upgrade.startSeconds)
   "validationSeconds" (int64 $upgrade.validationSeconds)
 -}}
+{{- with $upgrade.windows }}{{- $_ := set $settings "windows" . }}{{- end -}}
 {{- toJson $settings -}}
 {{- end }}
 

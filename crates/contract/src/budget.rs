@@ -40,6 +40,8 @@ pub struct FleetPace {
     pub per_node_seconds: u64,
     /// Seconds between one wave of nodes and the next.
     pub soak_seconds: u64,
+    /// Seconds for which the waves wait for maintenance windows at most.
+    pub closed_seconds: u64,
 }
 
 impl FleetPace {
@@ -50,14 +52,20 @@ impl FleetPace {
         parallel.min(unavailable).max(1)
     }
 
-    /// Returns B in seconds: the waves of nodes one after another with their pauses, plus the
-    /// overhead.
+    /// Returns the number of waves.
+    pub fn waves(self) -> u64 {
+        self.nodes.max(1).div_ceil(self.parallel()) as u64
+    }
+
+    /// Returns B in seconds: the waves of nodes one after another with their pauses and their waits
+    /// for windows, plus the overhead.
     pub fn budget_seconds(self) -> u64 {
-        let waves = self.nodes.max(1).div_ceil(self.parallel()) as u64;
+        let waves = self.waves();
         let pauses = (waves - 1).saturating_mul(self.soak_seconds);
         waves
             .saturating_mul(self.per_node_seconds)
             .saturating_add(pauses)
+            .saturating_add(self.closed_seconds)
             .saturating_add(OVERHEAD_SECONDS)
     }
 }
@@ -79,6 +87,7 @@ mod tests {
             max_unavailable: Count::Percent(25),
             per_node_seconds: 600,
             soak_seconds: 0,
+            closed_seconds: 0,
         };
         assert_eq!(fleet.parallel(), 4);
         assert_eq!(fleet.budget_seconds(), 4 * 600 + OVERHEAD_SECONDS);

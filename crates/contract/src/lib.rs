@@ -29,3 +29,4 @@ pub mod settings;
 pub mod task;
 pub mod user_request;
 pub mod visible;
+pub mod window;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::budget::FleetPace;
 use super::count::Count;
+use super::window::{self, MaintenanceWindow};
 
 /// NVIDIA's upgrade policy, with its defaults filled in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -116,6 +117,9 @@ pub struct UpgradeSettings {
     pub attempts: u32,
     /// Seconds between the end of one node and the start of the next.
     pub soak_seconds: u64,
+    /// When nodes may be started; empty: always.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub windows: Vec<MaintenanceWindow>,
     /// The limit for nodes with the same value of a label.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topology: Option<TopologyLimit>,
@@ -138,6 +142,7 @@ impl Default for UpgradeSettings {
             failure_budget: Count::Number(1),
             attempts: 2,
             soak_seconds: 0,
+            windows: Vec::new(),
             topology: None,
             foreign_cordon: ForeignCordon::Skip,
             extra_consumers: Vec::new(),
@@ -157,13 +162,17 @@ impl UpgradeSettings {
         let unavailable = self.policy.max_unavailable.map_or(nodes, |count| count.resolve(nodes));
         let failed = self.failure_budget.resolve(nodes);
         let left = u32::try_from(unavailable.saturating_sub(failed)).unwrap_or(u32::MAX);
-        FleetPace {
+        let pace = FleetPace {
             nodes,
             max_parallel: self.policy.max_parallel_upgrades,
             max_unavailable: Count::Number(left),
             per_node_seconds,
             soak_seconds: self.soak_seconds,
-        }
+            closed_seconds: 0,
+        };
+        let cycle = per_node_seconds.saturating_add(self.soak_seconds);
+        let closed_seconds = window::closed_seconds(&self.windows, pace.waves(), cycle);
+        FleetPace { closed_seconds, ..pace }
     }
 }
 

@@ -144,7 +144,8 @@ fn setup(
     let pools = pools(snapshot, proposed, &fleet);
     let from = changes.from.clone().unwrap_or_else(|| "0.1".to_owned());
     let asked = changes.to.clone().unwrap_or_else(|| "0.2".to_owned());
-    let idle = SimulationSetup::new(settings, fleet.nodes.len(), assumed.seed);
+    let idle =
+        SimulationSetup::new(settings, fleet.nodes.len(), assumed.seed).deployed_at(snapshot.now);
     SimulationSetup {
         times,
         gpus: 0,

@@ -93,7 +93,8 @@ impl FleetSimulation {
         };
         let workload = (assumed.pods > 0)
             .then(|| WorkloadSetup::new("train", PodPlacement::Each(assumed.pods)));
-        let idle = SimulationSetup::new(proposed.settings.clone(), *nodes, seed);
+        let idle =
+            SimulationSetup::new(proposed.settings.clone(), *nodes, seed).deployed_in_window();
         SimulationSetup {
             times: SimulationTimes { driver: assumed.driver_time, ..SimulationTimes::default() },
             workers: workload.into_iter().collect(),

@@ -102,9 +102,11 @@ impl WaitStartSources<'_> {
             Reason::Upgrading(UpgradeReason::ForeignCordon) => {
                 WaitStart::touched(times.and_then(|times| times.cordon.as_ref()))
             }
-            Reason::Upgrading(UpgradeReason::Refused(_) | UpgradeReason::Soak { .. }) => {
-                WaitStart::from_timestamp(own().or_else(|| self.queued_since(node)))
-            }
+            Reason::Upgrading(
+                UpgradeReason::Refused(_)
+                | UpgradeReason::Soak { .. }
+                | UpgradeReason::OutsideWindow { .. },
+            ) => WaitStart::from_timestamp(own().or_else(|| self.queued_since(node))),
             // The state that follows from the ready driver pod is not always written.
             Reason::Upgrading(UpgradeReason::Validating { .. }) => {
                 WaitStart::from_timestamp(own().max(pod().and_then(|pod| pod.ready_since)))

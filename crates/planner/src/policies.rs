@@ -272,6 +272,7 @@ pub fn controller_pace(policy: &Policy, settings: &Settings, nodes: usize) -> Fl
         max_unavailable: policy.max_unavailable.unwrap_or(Count::Percent(100)),
         per_node_seconds: settings.per_node_seconds,
         soak_seconds: 0,
+        closed_seconds: 0,
     }
 }
 

@@ -387,6 +387,7 @@ impl PoolProgress<'_, '_> {
             parallel,
             free_since: self.slots_free_since(soak_seconds).unwrap_or(now),
             soak_seconds,
+            windows: if settings.mode.decides() { &settings.upgrade.windows } else { &[] },
         };
         let without_slot = nodes()
             .filter(|progress| {

@@ -4,6 +4,7 @@ use super::rules::cluster;
 use super::schema::{TypeShape, unquoted};
 use contract::count::Count;
 use contract::duration::Duration;
+use contract::window::MaintenanceWindow;
 use diagnostics::diagnostic::Diagnostic;
 use diagnostics::nearest::did_you_mean;
 use diagnostics::path::KeyPath;
@@ -270,13 +271,22 @@ impl ShapeCheck<'_> {
 
     fn text(&mut self, path: &KeyPath, node: &YamlNode, text: &str, shape: TypeShape) {
         let problem = match shape.name() {
-            Some("Duration") => text.parse::<Duration>().err().map(|error| error.to_string()),
-            Some("Count") => text.parse::<Count>().err().map(|error| error.to_string()),
-            Some(_) | None if text.is_empty() => Some("must not be empty".to_owned()),
+            Some("Duration") => {
+                text.parse::<Duration>().err().map(|error| (error.to_string(), None))
+            }
+            Some("Count") => text.parse::<Count>().err().map(|error| (error.to_string(), None)),
+            Some("MaintenanceWindow") => {
+                let error = text.parse::<MaintenanceWindow>().err();
+                error.map(|error| (error.to_string(), Some(error.hint())))
+            }
+            Some(_) | None if text.is_empty() => Some(("must not be empty".to_owned(), None)),
             Some(_) | None => None,
         };
-        if let Some(problem) = problem {
-            Diagnostic::error(format!("`{path}`: {problem}")).at(node.origin).report(self.findings);
+        if let Some((problem, hint)) = problem {
+            Diagnostic::error(format!("`{path}`: {problem}"))
+                .at(node.origin)
+                .maybe_hint(hint.map(str::to_owned))
+                .report(self.findings);
         }
     }
 

@@ -51,6 +51,7 @@ pub fn upgrade(rollout: &RecipeRollout, driver: Driver) -> UpgradeSettings {
         failure_budget: asked.failure_budget.unwrap_or(default.failure_budget),
         attempts: asked.attempts.unwrap_or(default.attempts),
         soak_seconds: asked.soak.map_or(default.soak_seconds, Duration::as_secs),
+        windows: asked.windows,
         topology: asked.topology,
         foreign_cordon: asked.foreign_cordon.unwrap_or(default.foreign_cordon),
         extra_consumers: asked.extra_consumers,
@@ -140,6 +141,7 @@ fn policy_values(upgrade: &UpgradeSettings) -> Value {
         "failureBudget": upgrade.failure_budget,
         "attempts": upgrade.attempts,
         "soakSeconds": upgrade.soak_seconds,
+        "windows": upgrade.windows,
         "topology": {
             "label": topology.map_or("", |topology| &topology.label),
             "maxUnavailable": topology.map_or(Count::Number(1), |topology| topology.max_unavailable),

@@ -95,6 +95,7 @@ pub(super) fn budget(
         max_unavailable: limits.max_unavailable,
         per_node_seconds,
         soak_seconds: 0,
+        closed_seconds: 0,
     };
     let upgrade = ours.map_or(vendors, |upgrade| upgrade.fleet(nodes, per_node_seconds));
     let slowest = paced_tasks(pace, upgrade)?
@@ -129,6 +130,7 @@ fn paced_tasks(pace: DriverPace<'_>, upgrade: FleetPace) -> Result<Vec<PacedTask
         max_unavailable,
         per_node_seconds,
         soak_seconds: 0,
+        closed_seconds: 0,
         nodes: upgrade.nodes,
     };
     let (dra, plugins) = (DraSettings::default(), DevicePluginSettings::default());
@@ -166,8 +168,16 @@ impl PacedTask {
         let soak = Duration::from_secs(fleet.soak_seconds);
         let pauses =
             if fleet.soak_seconds > 0 { format!(", {soak} between them") } else { String::new() };
+        let windows = if fleet.closed_seconds > 0 {
+            format!(
+                ", at most {} of waiting for maintenance windows",
+                Duration::from_secs(fleet.closed_seconds)
+            )
+        } else {
+            String::new()
+        };
         format!(
-            "{}: {} GPU node{}, {}, {} per node{waiting}{pauses}, {} for everything else",
+            "{}: {} GPU node{}, {}, {} per node{waiting}{pauses}{windows}, {} for everything else",
             Duration::from_secs(fleet.budget_seconds()),
             fleet.nodes,
             if fleet.nodes == 1 { "" } else { "s" },

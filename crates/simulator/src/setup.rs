@@ -2,14 +2,18 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
 use contract::count::Count;
 use contract::settings::Settings;
+use contract::window::{self, WindowState};
 use observed::Labels;
 use observed::workload::DisruptionBudget;
 
 use super::clocks::SimulatedClocks;
 use super::fault::ScheduledFault;
 use super::found_fleet::FoundFleet;
+use super::objects::timestamp;
 use super::random::TimeSpread;
 
 /// Everything that determines a run.
@@ -119,6 +123,31 @@ impl SimulationSetup {
             clocks: SimulatedClocks::default(),
             mutation: None,
         }
+    }
+
+    /// Moves the maintenance windows so that the start of the simulation stands for this time.
+    #[must_use]
+    pub fn deployed_at(mut self, time: Timestamp) -> Self {
+        let windows = &mut self.settings.upgrade.windows;
+        *windows = window::moved(windows, time, timestamp(0));
+        self
+    }
+
+    /// Moves the maintenance windows so that the simulation starts when one opens.
+    #[must_use]
+    pub fn deployed_in_window(self) -> Self {
+        let opens = match window::state(&self.settings.upgrade.windows, timestamp(0)) {
+            Some(WindowState::Closed(opens)) => opens,
+            // Windows that are open have opened before.
+            Some(WindowState::Open(closes)) => {
+                match window::state(&self.settings.upgrade.windows, closes) {
+                    Some(WindowState::Closed(opens)) => opens,
+                    Some(WindowState::Open(_)) | None => return self,
+                }
+            }
+            None => return self,
+        };
+        self.deployed_at(opens)
     }
 
     /// Returns the pool of the node with this number.

@@ -236,4 +236,5 @@ fn check_upgrade(found: &UpgradeSettings, said: Option<&Value>, release: &str) {
         assert_eq!(all[key], said[key], "{release}: {key}");
     }
     assert_eq!(json!(found.extra_consumers), said["extraConsumers"], "{release}");
+    assert_eq!(json!(found.windows), said["windows"], "{release}");
 }

@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::NodeProgress;
 use crate::time::after;
 use contract::record::{MOST_INTERRUPTIONS, NodeOutcome, NodeRecord};
+use contract::window::{self, MaintenanceWindow};
 
 /// Seconds that a node may always take longer than expected: for nodes that take only seconds, half
 /// of the expected time is too little.
@@ -115,6 +116,8 @@ pub struct FleetProgress<'a> {
     pub free_since: Timestamp,
     /// Seconds between the end of one node and the start of the next.
     pub soak_seconds: u64,
+    /// When nodes may be started.
+    pub windows: &'a [MaintenanceWindow],
 }
 
 /// Returns when each of the nodes will be done. A node that gets no slot is missing.
@@ -135,6 +138,7 @@ pub fn ends<'a>(
     }
     for node in &fleet.queued {
         let Some(Reverse(free)) = slots.pop() else { break };
+        let free = window::opening(fleet.windows, free);
         if pace.is_overdue(free, now) {
             ends.insert(*node, NodeForecast::NotStarted);
             continue;
@@ -174,6 +178,7 @@ mod tests {
             parallel: 2,
             free_since: at(1000),
             soak_seconds: 0,
+            windows: &[],
         };
         let expected = [("a", 1050), ("b", 1000), ("c", 1100), ("d", 1150), ("e", 1200)];
         assert_eq!(seconds(&fleet, 100), expected.map(|(node, end)| (node.to_owned(), end)));
@@ -206,6 +211,7 @@ mod tests {
             parallel: 1,
             free_since: at(free_since),
             soak_seconds: 0,
+            windows: &[],
         };
         let end = |free_since| seconds(&fleet(free_since), 100).first().map(|(_, end)| *end);
         assert_eq!(end(1000), Some(1100), "the slot has just become free");
@@ -223,6 +229,7 @@ mod tests {
             parallel: 2,
             free_since: at(1000),
             soak_seconds: 0,
+            windows: &[],
         };
         assert_eq!(seconds(&fleet, 100), []);
     }

@@ -260,6 +260,12 @@ impl UpgradeReason {
             Self::Soak { .. } => {
                 "wait: policy.soak sets how long the hook pauses after a node before it starts the next one"
             }
+            Self::OutsideWindow { deadline: Some(_), .. } => {
+                "deploy again when a window opens, or give the run more time: bundles compute it from policy.windows (without a recipe: rollout.budgetSeconds of the hook chart)"
+            }
+            Self::OutsideWindow { deadline: None, .. } => {
+                "wait: policy.windows sets when the hook may start nodes; to start them now, change it and deploy again"
+            }
             Self::FailureBudget { .. } => {
                 "fix the cause of the failures, run gpu-rollout retry for the failed nodes, then deploy again; the limit is policy.failureBudget"
             }

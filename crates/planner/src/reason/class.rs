@@ -160,6 +160,7 @@ impl UpgradeReason {
             Self::Refused(StartRefusal::Unavailable { .. }) => ("TooManyUnavailable", true, Budget),
             Self::Refused(StartRefusal::Group { .. }) => ("GroupBusy", true, Budget),
             Self::Soak { .. } => ("Soaking", true, Budget),
+            Self::OutsideWindow { deadline, .. } => ("OutsideWindow", deadline.is_none(), Budget),
             Self::FailureBudget { .. } => (FAILURE_BUDGET_SPENT, false, NodesFailed),
             Self::NoTime { .. } => (NO_TIME_LEFT, false, Budget),
             Self::ForeignCordon => ("ForeignCordon", false, Success),

@@ -39,6 +39,13 @@ pub enum UpgradeReason {
         /// Until when.
         until: Timestamp,
     },
+    /// No maintenance window is open.
+    OutsideWindow {
+        /// When the next one opens.
+        opens: Timestamp,
+        /// Time by which the run must have ended, if this is too early for a node that starts then.
+        deadline: Option<Timestamp>,
+    },
     /// The failure budget is exceeded: no more upgrades start.
     FailureBudget {
         /// The failed nodes.
@@ -153,6 +160,7 @@ impl UpgradeReason {
             Self::Paused { .. }
                 | Self::Refused(_)
                 | Self::Soak { .. }
+                | Self::OutsideWindow { .. }
                 | Self::FailureBudget { .. }
                 | Self::NoTime { .. }
                 | Self::OtherDriver { .. }
@@ -172,6 +180,12 @@ impl fmt::Display for UpgradeReason {
             Self::Refused(refusal) => refusal.fmt(out),
             Self::Soak { until } => {
                 write!(out, "the soak after the previous node ends at {until:.0}")
+            }
+            Self::OutsideWindow { opens, deadline } => {
+                write!(out, "no maintenance window is open; the next one opens at {opens:.0}")?;
+                deadline.map_or(Ok(()), |at| {
+                    write!(out, ", too late for this run, which must end at {at:.0}")
+                })
             }
             Self::FailureBudget { failed, budget } => {
                 write!(

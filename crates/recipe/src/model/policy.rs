@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use contract::count::Count;
 use contract::duration::Duration;
 use contract::policy::{ForeignCordon, TopologyLimit};
+use contract::window::MaintenanceWindow;
 
 /// The GPU driver's upgrade policy: NVIDIA's keys (gpu-operator chart, `driver.upgradePolicy`), and
 /// keys of the modes `assist`, `steer` and `drive`. An absent key has the default.
@@ -39,6 +40,10 @@ pub struct RecipeUpgradePolicy {
     /// Default: `0s`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub soak: Option<Duration>,
+    /// `steer`, `drive`: when the hook may start nodes, such as `Mon-Fri 22:00-05:00 Europe/Berlin`.
+    /// Nodes in progress finish outside of the windows too. Default: always.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub windows: Vec<MaintenanceWindow>,
     /// `steer`, `drive`: a limit for each group of nodes with the same value of a label, such as one
     /// NVLink domain.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -99,6 +104,10 @@ pub struct RecipeOfedUpgradePolicy {
     /// Default: `0s`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub soak: Option<Duration>,
+    /// `steer`, `drive`: when the hook may start nodes, such as `Mon-Fri 22:00-05:00 Europe/Berlin`.
+    /// Nodes in progress finish outside of the windows too. Default: always.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub windows: Vec<MaintenanceWindow>,
     /// `steer`, `drive`: a limit for each group of nodes with the same value of a label, such as one
     /// NVLink domain.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -129,6 +138,7 @@ impl RecipeOfedUpgradePolicy {
             failure_budget: self.failure_budget,
             attempts: self.attempts,
             soak: self.soak,
+            windows: self.windows.clone(),
             topology: self.topology.clone(),
             foreign_cordon: self.foreign_cordon,
             extra_consumers: self.extra_consumers.clone(),

@@ -181,6 +181,7 @@ fn drive_hook_receives_all_policy_settings() {
     let policy = json!({
         "maxParallelUpgrades": 4, "maxUnavailable": 3, "waitForCompletion": {"podSelector": "app=train", "timeout": "1h"},
         "drain": {"podSelector": "a=b"}, "failureBudget": "10%", "attempts": 3, "soak": "1m", "foreignCordon": "include",
+        "windows": ["daily 01:00-05:00 UTC"],
         "topology": {"label": "nvidia.com/gpu.clique", "maxUnavailable": 2}, "extraConsumers": ["app=dcgm"], "driverStart": "40m",
     });
     let plan = planned(both(Mode::Drive, &policy)).unwrap();
@@ -195,7 +196,7 @@ fn drive_hook_receives_all_policy_settings() {
                     "deleteEmptyDir": false,
                 },
             },
-            "failureBudget": "10%", "attempts": 3, "soakSeconds": 60,
+            "failureBudget": "10%", "attempts": 3, "soakSeconds": 60, "windows": ["daily 01:00-05:00 UTC"],
             "topology": {"label": "nvidia.com/gpu.clique", "maxUnavailable": 2},
             "foreignCordon": "include", "extraConsumers": ["app=dcgm"], "startSeconds": 2400, "validationSeconds": 600,
         })
@@ -232,6 +233,12 @@ fn budgets_follow_the_policy_that_is_in_force() {
         "one may fail, and then three of four are left"
     );
     insta::assert_snapshot!(slow.explanation, @"1h52m: 16 GPU nodes, 3 upgraded at once, 12m per node, 5m between them, 15m for everything else");
+    let nights = budget(
+        Mode::Drive,
+        json!({"maxParallelUpgrades": 4, "windows": ["Mon-Fri 22:00-05:00 Europe/Berlin"]}),
+    );
+    assert_eq!(nights.seconds, 6 * 720 + 65 * 3600 + OVERHEAD_SECONDS, "deployed on a Saturday");
+    insta::assert_snapshot!(nights.explanation, @"66h27m: 16 GPU nodes, 3 upgraded at once, 12m per node, at most 65h of waiting for maintenance windows, 15m for everything else");
     let failing = budget(
         Mode::Steer,
         json!({"maxParallelUpgrades": 4, "maxUnavailable": 4, "failureBudget": 3}),

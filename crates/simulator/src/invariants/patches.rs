@@ -1,6 +1,7 @@
 //! Checks of a patch of a node: before it is applied, and of the node and the limits after it.
 
 use contract::task::AllowedNodeChanges;
+use contract::window::{self, WindowState};
 use nvidia_upgrade::state::ControllerState;
 use observed::ObservedNode;
 use planner::action::NodePatch;
@@ -8,6 +9,10 @@ use planner::drive_upgrade::record::UpgradeRecord;
 use planner::drive_upgrade::state::UpgradeState;
 
 use super::{InvariantChecker, is_in_progress};
+use crate::objects::timestamp;
+
+/// Milliseconds by which a start may miss a window.
+const WINDOW_MARGIN: u64 = 60_000;
 
 impl InvariantChecker<'_, '_> {
     /// Checks a patch before it is applied.
@@ -28,6 +33,12 @@ impl InvariantChecker<'_, '_> {
                 is_known,
                 &format!("{}: the hook starts it while the fleet is paused", patch.node),
             );
+        }
+        if patch.starts && self.is_outside_windows() {
+            self.context.violation(&format!(
+                "{}: the hook starts it outside of the maintenance windows",
+                patch.node
+            ));
         }
         let allowed = AllowedNodeChanges::of_job(&self.hook.settings);
         let mut foreign = patch.labels.keys().filter(|key| !allowed.has_label(key));
@@ -91,6 +102,19 @@ impl InvariantChecker<'_, '_> {
         if !node.node.unschedulable && record.is_some_and(in_progress) {
             self.context.violation(&format!("{name}: in progress, but not cordoned"));
         }
+    }
+
+    /// Returns whether no window is open, nor was or will be within the time that the hook's clock
+    /// may be off, and that a patch may take.
+    fn is_outside_windows(&self) -> bool {
+        let windows = &self.hook.settings.upgrade.windows;
+        let now = self.context.now();
+        [now.saturating_sub(WINDOW_MARGIN), now, now.saturating_add(WINDOW_MARGIN)].into_iter().all(
+            |moment| {
+                let state = window::state(windows, timestamp(moment));
+                matches!(state, Some(WindowState::Closed(_)))
+            },
+        )
     }
 
     /// Checks the limits after a patch that starts a node. A node that was already in progress uses

@@ -52,6 +52,7 @@ pub(crate) fn drawn(seed: u64, most_nodes: u64) -> SimulationSetup {
 }
 
 fn policy(setup: &mut SimulationSetup, random: &mut SeededRandom) {
+    let seed = setup.seed;
     let upgrade = &mut setup.settings.upgrade;
     let policy = &mut upgrade.policy;
     policy.max_parallel_upgrades = *random.choose(&[0, 1, 2, 3, 8]).expect("not empty");
@@ -85,6 +86,13 @@ fn policy(setup: &mut SimulationSetup, random: &mut SeededRandom) {
         .expect("not empty");
     upgrade.attempts = 1 + u32::try_from(random.below(3)).expect("small");
     upgrade.soak_seconds = *random.choose(&[0, 0, 0, 30, 300]).expect("not empty");
+    // Of their own, so that the other worlds stay as they are.
+    if SeededRandom::stream(seed, "windows", 0).percent(20) {
+        let window = |hour: u32| {
+            format!("daily {hour:02}:00-{hour:02}:30 UTC").parse().expect("a valid window")
+        };
+        upgrade.windows = (0..24).map(window).collect();
+    }
     upgrade.start_seconds = *random.choose(&[300, 900, 1800]).expect("not empty");
     upgrade.foreign_cordon =
         if random.percent(30) { ForeignCordon::Include } else { ForeignCordon::Skip };

@@ -16,7 +16,8 @@ use super::moment::{HookState, Moment};
 const PUT_OFF: SignedDuration = SignedDuration::from_secs(40);
 
 /// Reasons for which a node waits until the hook starts its upgrade.
-const QUEUED: [&str; 4] = ["SlotsTaken", "TooManyUnavailable", "GroupBusy", "Soaking"];
+const QUEUED: [&str; 5] =
+    ["SlotsTaken", "TooManyUnavailable", "GroupBusy", "Soaking", "OutsideWindow"];
 
 /// Checks the claims. Remembers the previous output.
 #[derive(Default)]

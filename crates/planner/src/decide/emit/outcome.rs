@@ -166,6 +166,7 @@ fn outcome_at_once(reason: &Reason) -> Option<NodeOutcome> {
                 UpgradeReason::Failed { .. }
                     | UpgradeReason::NewerRecord { .. }
                     | UpgradeReason::NoTime { .. }
+                    | UpgradeReason::OutsideWindow { deadline: Some(_), .. }
             )
     );
     if left_alone {

@@ -8,6 +8,7 @@ use crate::memory::PendingPatch;
 use crate::reason::Reason;
 use crate::reason::upgrade::UpgradeReason;
 use contract::record::{NodeOutcome, NodeRecord};
+use contract::window::{self, WindowState};
 
 use crate::decide::assess::UpgradeTurn;
 use crate::decide::inputs::FleetInputs;
@@ -274,6 +275,12 @@ fn barrier(nodes: &mut RunNodes<'_>, ends: bool) -> Option<UpgradeReason> {
         return Some(UpgradeReason::FailureBudget { failed: failed.into(), budget });
     }
     let per_node = settings.per_node_seconds;
+    if let Some(WindowState::Closed(opens)) = window::state(&settings.upgrade.windows, fleet.now) {
+        nodes.alarm.set(opens);
+        let is_late = after(opens, per_node) > memory.deadline;
+        let deadline = is_late.then_some(memory.deadline);
+        return Some(UpgradeReason::OutsideWindow { opens, deadline });
+    }
     if after(fleet.now, per_node) > memory.deadline {
         return Some(UpgradeReason::NoTime { deadline: memory.deadline, per_node, held: None });
     }

@@ -51,6 +51,8 @@ fn of_the_turn() -> Vec<UpgradeReason> {
             at: Some(AT),
         },
         UpgradeReason::Soak { until: LATER },
+        UpgradeReason::OutsideWindow { opens: LATER, deadline: None },
+        UpgradeReason::OutsideWindow { opens: LATER, deadline: Some(LATER) },
         UpgradeReason::FailureBudget { failed: ["gpu-2".to_owned()].into(), budget: 0 },
         UpgradeReason::FailureBudget {
             failed: ["gpu-2".to_owned(), "gpu-3".to_owned()].into(),
