@@ -115,3 +115,14 @@ fn schema_knows_every_check_and_its_values() {
         (json!(CheckLevel::ALL), json!([CheckLevel::Block]))
     );
 }
+
+#[test]
+fn schemas_of_chart_and_recipes_have_the_same_pattern_of_windows() {
+    let chart: serde_json::Value =
+        serde_json::from_str(include_str!("../../charts/gpu-rollout/values.schema.json")).unwrap();
+    let recipe: serde_json::Value = serde_json::from_str(&recipe::schema::text()).unwrap();
+    let of_recipe = &recipe["$defs"]["MaintenanceWindow"]["pattern"];
+    assert!(of_recipe.is_string(), "{of_recipe}");
+    let windows = "/properties/rollout/properties/upgrade/properties/windows/items/pattern";
+    assert_eq!(chart.pointer(windows), Some(of_recipe));
+}

@@ -373,7 +373,11 @@ impl PoolProgress<'_, '_> {
         let coming_back = moving.iter().filter(|progress| progress.is_unavailable()).count();
         let room =
             limit.map_or(parallel, |limit| limit.saturating_sub(used - coming_back)).min(parallel);
-        let soak_seconds = if settings.mode.decides() { settings.upgrade.soak_seconds } else { 0 };
+        let (soak_seconds, windows) = if settings.mode.decides() {
+            (settings.upgrade.soak_seconds, &settings.upgrade.windows[..])
+        } else {
+            (0, &[][..])
+        };
         let fleet = FleetProgress {
             moving: moving
                 .into_iter()
@@ -387,7 +391,7 @@ impl PoolProgress<'_, '_> {
             parallel,
             free_since: self.slots_free_since(soak_seconds).unwrap_or(now),
             soak_seconds,
-            windows: if settings.mode.decides() { &settings.upgrade.windows } else { &[] },
+            windows,
         };
         let without_slot = nodes()
             .filter(|progress| {

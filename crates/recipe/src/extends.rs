@@ -96,9 +96,9 @@ impl RecipeReference {
     }
 }
 
-/// Returns the argument that names the file at `path`: with a slash if the path alone would be a
-/// name in the library.
-pub(crate) fn file_argument(path: &str) -> String {
+/// Returns the argument of [`load`](super::load::load) that names the file at `path`: with a slash if
+/// the path alone would be a name in the library.
+pub fn file_argument(path: &str) -> String {
     if is_file(path) { path.to_owned() } else { format!("./{path}") }
 }
 

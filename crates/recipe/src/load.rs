@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::aicr;
-use super::extends::{self, NamedLayer, RecipeReference, read_all};
+pub use super::extends::file_argument;
+use super::extends::{NamedLayer, RecipeReference, read_all};
 use super::merge::{MergeConflict, RecipeLayer, merge};
 use super::model::Recipe;
 use super::overrides::{self, ValueOverride};
@@ -36,11 +37,6 @@ pub fn load(
     reader: &mut dyn TextReader,
 ) -> Result<ValidRecipe, Diagnostics> {
     load_with(argument, overrides, &aicr::AicrOptions::default(), reader)
-}
-
-/// Returns the argument of [`load`] that names the file at `path`, and not a recipe of the library.
-pub fn file_argument(path: &str) -> String {
-    extends::file_argument(path)
 }
 
 /// Loads a recipe as [`load`] does, with options for recipes of AICR.

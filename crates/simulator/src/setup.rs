@@ -136,17 +136,12 @@ impl SimulationSetup {
     /// Moves the maintenance windows so that the simulation starts when one opens.
     #[must_use]
     pub fn deployed_in_window(self) -> Self {
-        let opens = match window::state(&self.settings.upgrade.windows, timestamp(0)) {
-            Some(WindowState::Closed(opens)) => opens,
-            // Windows that are open have opened before.
-            Some(WindowState::Open(closes)) => {
-                match window::state(&self.settings.upgrade.windows, closes) {
-                    Some(WindowState::Closed(opens)) => opens,
-                    Some(WindowState::Open(_)) | None => return self,
-                }
-            }
-            None => return self,
-        };
+        let windows = &self.settings.upgrade.windows;
+        let mut opens = window::opening(windows, timestamp(0));
+        // A window that is open has opened before.
+        if let Some(WindowState::Open(closes)) = window::state(windows, timestamp(0)) {
+            opens = window::opening(windows, closes);
+        }
         self.deployed_at(opens)
     }
 

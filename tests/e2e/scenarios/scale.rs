@@ -93,9 +93,8 @@ async fn fleet(stack: &mut Stack, nodes: usize) -> Result<[Row; 3]> {
     let assisted = run(stack, "assist", nodes, &values, &settings).await?;
     check_drivers(stack, &names, FIRST.driver).await?;
 
-    for row in [&driven, &assisted] {
-        ensure!(row.evictions >= nodes || row.what == "assist", "{} evictions", row.evictions);
-    }
+    // In `assist`, NVIDIA's controller evicts the pods.
+    ensure!(driven.evictions >= nodes, "{} of {nodes} nodes were drained", driven.evictions);
     Ok([installed, driven, assisted])
 }
 

@@ -220,6 +220,24 @@ mod tests {
         assert_eq!(end(899), None, "it would be done, and has not started");
     }
 
+    /// The window opens an hour after the start of the clock.
+    #[test]
+    fn queued_nodes_wait_for_a_window() {
+        let windows = ["daily 01:00-01:02 UTC".parse().expect("a valid window")];
+        let fleet = FleetProgress {
+            moving: vec![("a", at(950))],
+            queued: vec!["b", "c", "d"],
+            stuck: 0,
+            parallel: 1,
+            free_since: at(1000),
+            soak_seconds: 0,
+            windows: &windows,
+        };
+        let day = 24 * 3600;
+        let expected = [("a", 1050), ("b", 3700), ("c", 3800), ("d", day + 3700)];
+        assert_eq!(seconds(&fleet, 100), expected.map(|(node, end)| (node.to_owned(), end)));
+    }
+
     #[test]
     fn stuck_nodes_in_all_slots_leave_no_estimate() {
         let fleet = FleetProgress {
