@@ -183,10 +183,11 @@ enum CliCommand {
     /// Stop all rollouts and remove their cordons, labels, annotations and Lease
     ///
     /// Use it to stop every rollout, or to remove what a hook left behind. `abort` ends
-    /// the hook Jobs first, and then removes what gpu-rollout has written to nodes, holds included.
-    /// Foreign cordons stay, and so do the labels of `gpu-rollout skip`. Users' pauses stay too,
-    /// whether they come from `gpu-rollout pause` or from the annotation `gpu-rollout.dev/pause`: in
-    /// all modes but `drive`, the nodes that they cover keep their hold or get one.
+    /// the hook Jobs first, and then removes what gpu-rollout has written to nodes, including holds
+    /// (NVIDIA's skip label, set by gpu-rollout). Foreign cordons stay, and so do the labels of
+    /// `gpu-rollout skip`. Users' pauses stay too, whether they come from `gpu-rollout pause` or
+    /// from the annotation `gpu-rollout.dev/pause`: in all modes but `drive`, a node that a pause
+    /// covers keeps its hold or gets one.
     ///
     /// Without --stay-paused, upgrades can go on: a deployer that retries starts the hook again,
     /// and in all modes but `drive`, NVIDIA's controller upgrades the nodes that still have an old

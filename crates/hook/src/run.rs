@@ -48,8 +48,9 @@ pub use lease_yielding::WAITING_FOR_LEASE;
 const GATHER_PER_NODE: Duration = Duration::from_millis(2);
 /// The shortest gather time: an object often changes twice in a row.
 const SHORTEST_GATHER: Duration = Duration::from_millis(20);
-/// The longest gather time.
-const LONGEST_GATHER: Duration = Duration::from_millis(150);
+/// The longest gather time. A node needs few decisions one after the other, and minutes in between,
+/// so this delays an upgrade by a few seconds at most.
+const LONGEST_GATHER: Duration = Duration::from_millis(500);
 /// The log message while the caches are not in step with the API server.
 pub const CANNOT_BE_READ: &str =
     "cannot read the API server; the hook makes no decisions until it can";
@@ -416,7 +417,7 @@ mod tests {
 
     #[test]
     fn changes_of_larger_fleets_are_gathered_for_longer() {
-        let gathered = [0, 10, 11, 50, 75, 10_000].map(|nodes| gather_time(nodes).as_millis());
-        assert_eq!(gathered, [20, 20, 22, 100, 150, 150]);
+        let gathered = [0, 10, 11, 50, 250, 10_000].map(|nodes| gather_time(nodes).as_millis());
+        assert_eq!(gathered, [20, 20, 22, 100, 500, 500]);
     }
 }

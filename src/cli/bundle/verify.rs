@@ -20,8 +20,7 @@ const HINTS: [(&str, &str); 2] = [
     ),
 ];
 /// What to do about edits of other files.
-const OTHER_HINT: &str =
-    "move the edits into the recipe, or discard them with `bundle render --force`";
+const OTHER_HINT: &str = "if you made these edits on purpose, you can deploy them; `bundle render --force` discards them, so move what is to stay into the recipe";
 
 /// Arguments of `gpu-rollout bundle verify`.
 #[derive(Debug, clap::Args)]

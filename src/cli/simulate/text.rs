@@ -33,7 +33,7 @@ pub(super) fn summary_text(
     for report in reports {
         let end = report.verdict.as_ref().map_or_else(
             || "without a verdict".to_owned(),
-            |Verdict { code, .. }| format!("with {} (exit code {})", code.name(), code.number()),
+            |Verdict { code, .. }| format!("with exit code {} ({})", code.number(), code.name()),
         );
         *ends.entry(end).or_default() += 1;
     }

@@ -42,6 +42,9 @@ impl RolloutStatus {
         let is_fleet = urgent.first().is_some_and(|advice| advice.nodes.is_empty());
         let phase = self.run.as_ref().map(|run| run.phase);
         match (self.retry_after_end(), phase) {
+            (Some(retry), Some(RunPhase::Lost)) => {
+                format!("{retry}, which deletes the Job that shows the cause")
+            }
             (Some(retry), _) => retry.to_owned(),
             (None, Some(RunPhase::Never)) => format!(
                 "if the deployer is still at work, the rollout continues by itself, otherwise {}",
