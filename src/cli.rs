@@ -158,7 +158,7 @@ enum CliCommand {
     /// found, so check the archive before you send it. Workload pods are not included. The command
     /// reads the cluster and changes nothing.
     SupportBundle(support_bundle::SupportBundleArguments),
-    /// Prevent further node upgrades until `resume`
+    /// Prevent further node upgrades until `resume`, or until a given time
     ///
     /// A running hook notices the pause within a second. In `observe` and `assist`, `pause` also
     /// sets NVIDIA's skip label, so that NVIDIA's controllers leave the nodes alone (in `steer`,
@@ -171,14 +171,19 @@ enum CliCommand {
     /// does not count toward the node's time limits. In the other modes, NVIDIA's controller
     /// finishes the nodes that it has started.
     ///
+    /// With `--until` or `--for`, the pause ends by itself (a freeze): a running hook continues at
+    /// that time. If no hook Job is running then, deploy the bundle again. In `observe`, run
+    /// `resume` after the pause, because the hook removes no skip label in this mode.
+    ///
     /// Pauses of different users exist side by side. A user's own pause with the same selector is
     /// replaced.
     Pause(pause::PauseArguments),
     /// Continue a paused rollout where it stopped
     ///
     /// `resume` removes the pause, and releases the nodes that the pause held, unless another pause
-    /// covers them. A running hook Job continues. If the Job ended during the pause, deploy the
-    /// bundle again.
+    /// covers them. It also ends a halt, in which the hook starts no more nodes because the new driver
+    /// failed on the first ones. A running hook Job continues. If the Job ended during the
+    /// pause, or because of the halt, deploy the bundle again.
     Resume(pause::ResumeArguments),
     /// Stop all rollouts and remove their cordons, labels, annotations and Lease
     ///

@@ -41,7 +41,8 @@ impl AbortArguments {
         cluster::run_anywhere(&cluster, printer, async |session, printer| {
             cluster::print_notes(&session, printer);
             let hooks: Vec<&Settings> = session.every_hook()?;
-            let leftovers = find_leftovers(session.client(), &hooks, stay_paused).await?;
+            let now = session.now();
+            let leftovers = find_leftovers(session.client(), &hooks, stay_paused, now).await?;
             for job in &leftovers.jobs {
                 printer.note(&format!("job {job}: will be ended"));
             }
@@ -69,7 +70,8 @@ impl AbortArguments {
             let request = new_request(&session, RequestCommand::Abort, None, reason.clone()).await;
             write_request(&session, hooks.iter().copied(), &request, printer).await;
             let reason = Some(reason.unwrap_or_else(|| "aborted".to_owned()));
-            let pause = Pause { selector: None, by: request.by, reason, at: request.at };
+            let (by, at) = (request.by, request.at);
+            let pause = Pause { selector: None, by, reason, at, until: None };
             let clock = session.clock().clone();
             let failures = abort(session.client(), &hooks, &pause, (stay_paused, clock), |step| {
                 printer.note(step);

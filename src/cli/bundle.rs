@@ -29,9 +29,9 @@ enum BundleCommand {
     ///
     /// Use it before you deploy, and after you have edited a bundle. It prints one finding per
     /// line: each edited file, and edits that break the bundle, such as a new version of a component
-    /// without its hook and CRDs (docs/bundles.md lists them). Every edit gives exit code 1, even if
-    /// it breaks nothing: read the findings. Exit code 0 means that the content of every file is as
-    /// `render` wrote it.
+    /// whose hook and CRDs are still those of the old one (docs/bundles.md lists all such edits).
+    /// Every edit gives exit code 1, even if it breaks nothing: read the findings. Exit code 0 means
+    /// that the content of every file is as `render` wrote it.
     #[command(after_help = "Example:
   gpu-rollout bundle verify bundle")]
     Verify(verify::VerifyArguments),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
+use jiff::Timestamp;
 
 use super::cluster::{self, ClusterOptions};
 use super::consent::Consent;
@@ -11,26 +12,37 @@ use crate::printer::Printer;
 use contract::count::with_noun;
 use contract::exit::ExitCode;
 use contract::pause::{ANNOTATION, Pause};
+use contract::record::proof::{HaltCause, Halted};
 use contract::selector::Selector;
+use contract::settings::Mode;
 use contract::user_request::RequestCommand;
 use observed::pause::{ObservedPause, annotated_nodes};
 use ops::node_write::{self, NodeWriteFailure};
 use ops::observe::RolloutSnapshot;
-use ops::pause::{PauseReach, Resumption, key, pause, pause_texts, pauses, reach, resume};
+use ops::pause::{
+    PauseReach, Resumption, key, pause, pause_texts, pauses, reach, resume, texts_in_force,
+};
 use ops::session::FollowedRollouts;
 use ops::user_request::new_request;
 use planner::pods::listed;
 
+use end::EndOptions;
+
+mod end;
+
 /// Arguments of `gpu-rollout pause`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  gpu-rollout pause --reason 'benchmark until 15:00'
-  gpu-rollout pause -l nvidia.com/gpu.product=NVIDIA-H100 --reason INC-4711")]
+  gpu-rollout pause --reason INC-4711
+  gpu-rollout pause -l nvidia.com/gpu.product=NVIDIA-H100 --for 12h --reason 'a benchmark runs'
+  gpu-rollout pause --until '2027-01-04T06:00[Europe/Berlin]' --reason 'year-end freeze'")]
 pub struct PauseArguments {
     /// Pause only nodes that match this label selector, such as `pool=a,zone in (x,y)` [default:
     /// all nodes]
     #[arg(short = 'l', long, value_name = "SELECTOR")]
     selector: Option<String>,
+    #[command(flatten)]
+    end: EndOptions,
     #[command(flatten)]
     reason: ReasonOption,
     #[command(flatten)]
@@ -71,7 +83,7 @@ pub struct ResumeArguments {
 impl PauseArguments {
     /// Runs the command.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
-        let Self { selector, reason: ReasonOption { reason }, consent, cluster } = self;
+        let Self { selector, end, reason: ReasonOption { reason }, consent, cluster } = self;
         let parsed = match selector.as_deref().map(str::parse::<Selector>).transpose() {
             Ok(parsed) => parsed,
             Err(error) => {
@@ -82,25 +94,36 @@ impl PauseArguments {
                 return ExitCode::Usage;
             }
         };
+        let end = match end.given() {
+            Ok(end) => end,
+            Err(refusal) => return refusal.print(printer),
+        };
         cluster::run(&cluster, printer, async |session, printer| {
             cluster::print_notes(&session, printer);
-            let known = pauses(&pause_texts(session.client()).await?);
+            let until = match end.of_pause(session.now()) {
+                Ok(until) => until,
+                Err(refusal) => return Ok(refusal.print(printer)),
+            };
+            let texts = texts_in_force(pause_texts(session.client()).await?, session.now());
             let FollowedRollouts { mut observers, snapshots } =
                 session.follow_drivers(|_| true).await?;
-            print_pauses(&known, &annotated_names(&snapshots), printer);
+            print_pauses(&pauses(&texts), &annotated_texts(&snapshots), printer);
             for snapshot in &snapshots {
-                printer.note(&format!(
-                    "{}: {}",
-                    snapshot.target.title(),
-                    describe_reach(&reach(snapshot, parsed.as_ref()))
-                ));
+                let reach = reach(snapshot, parsed.as_ref());
+                printer.note(&format!("{}: {}", snapshot.target.title(), describe_reach(&reach)));
+                if let Some(text) = until.and_then(|until| describe_end(snapshot, &reach, until)) {
+                    printer.note(&format!("{}: {text}", snapshot.target.title()));
+                }
+            }
+            if let Some(until) = until {
+                printer.note(&format!("the pause ends by itself at {until:.0}"));
             }
             if let Err(code) = consent.given(printer) {
                 return Ok(code);
             }
             let request = RequestCommand::Pause;
             let request = new_request(&session, request, selector.clone(), reason.clone()).await;
-            let new = Pause { selector, by: request.by.clone(), reason, at: request.at };
+            let new = Pause { selector, by: request.by.clone(), reason, at: request.at, until };
             let hooks = snapshots.iter().map(|snapshot| &snapshot.settings);
             write_request(&session, hooks, &request, printer).await;
             let failures =
@@ -117,16 +140,20 @@ impl ResumeArguments {
         let Self { selector, by, all: every, reason, consent, cluster } = self;
         cluster::run(&cluster, printer, async |session, printer| {
             cluster::print_notes(&session, printer);
-            let texts = pause_texts(session.client()).await?;
+            let texts = texts_in_force(pause_texts(session.client()).await?, session.now());
             let mut followed = session.follow_drivers(|_| true).await?;
-            let annotated = annotated_names(&followed.snapshots);
+            let annotated = annotated_texts(&followed.snapshots);
             print_pauses(&pauses(&texts), &annotated, printer);
             let choice = (selector.as_deref(), by.as_deref());
             let chosen = match ChosenPauses::new(&texts, &annotated, choice, every) {
                 Ok(chosen) => chosen,
                 Err(refusal) => return Ok(refusal.print(printer)),
             };
-            if chosen.is_empty() {
+            let halted = halted(&followed.snapshots);
+            for text in &halted {
+                printer.note(text);
+            }
+            if chosen.is_empty() && halted.is_empty() {
                 printer.note("nothing is paused");
             } else {
                 if let Err(code) = consent.given(printer) {
@@ -152,8 +179,12 @@ impl ResumeArguments {
                     describe_pause(pause)
                 ));
             }
+            let is_resumed = !(chosen.is_empty() && halted.is_empty());
+            if !halted.is_empty() {
+                printer.note("deploy the bundle again: the rollout continues after the halt");
+            }
             Ok(print_end(
-                if chosen.is_empty() { "nothing left to resume" } else { "resumed" },
+                if is_resumed { "resumed" } else { "nothing left to resume" },
                 &failures,
                 printer,
             ))
@@ -238,12 +269,31 @@ fn has_selector(pause: &ObservedPause, selector: &str) -> bool {
     pause.key == key(Some(selector)) || same.is_some_and(|same| pause.selector == Some(same))
 }
 
-/// Returns the names of the nodes that are paused by their annotation. Every rollout observes all
-/// nodes.
-fn annotated_names(snapshots: &[RolloutSnapshot]) -> Vec<String> {
+/// Describes the halts of rollouts, which `resume` ends.
+fn halted(snapshots: &[RolloutSnapshot]) -> Vec<String> {
+    let described = snapshots.iter().filter_map(|snapshot| {
+        let proof = snapshot.record.run.as_ref()?.proof.as_ref()?;
+        let Halted { at, cause, nodes } = proof.halt.as_ref()?;
+        let cause = match cause {
+            HaltCause::FailedProofs => "proof failed",
+            HaltCause::FailedNodes => "upgrades failed",
+        };
+        Some(format!("{}: halted at {at:.0}: {cause} ({})", snapshot.target.title(), listed(nodes)))
+    });
+    described.collect()
+}
+
+/// Returns the names of the nodes that are paused by their annotation, with the end of their pause.
+/// Every rollout observes all nodes.
+fn annotated_texts(snapshots: &[RolloutSnapshot]) -> Vec<String> {
     let first = snapshots.first().into_iter();
-    let annotated = first.flat_map(|snapshot| annotated_nodes(&snapshot.observed));
-    annotated.map(|(node, _)| node.name.clone()).collect()
+    let annotated = first.flat_map(|snapshot| annotated_nodes(&snapshot.observed, snapshot.now));
+    annotated.map(|(node, pause)| format!("{}{}", node.name, until_text(pause.until))).collect()
+}
+
+/// Returns ` until TIME`, or an empty string for a pause without an end.
+fn until_text(until: Option<Timestamp>) -> String {
+    until.map(|until| format!(" until {until:.0}")).unwrap_or_default()
 }
 
 /// Prints the pauses, and the nodes that are paused by their annotation.
@@ -274,6 +324,27 @@ fn describe_reach(reach: &PauseReach) -> String {
     format!("no more upgrades start on {}{held}{in_progress}", with_noun(reach.nodes, "node"))
 }
 
+/// Says what a user must do for a rollout when the pause has ended, if it does not continue by
+/// itself.
+fn describe_end(
+    snapshot: &RolloutSnapshot,
+    reach: &PauseReach,
+    until: Timestamp,
+) -> Option<String> {
+    let has_job = snapshot.phase().has_job();
+    let deadline = snapshot.decision.memory.deadline;
+    if has_job && deadline <= until {
+        return Some(format!(
+            "the run of the hook must end at {deadline:.0}, before the pause: deploy the bundle again after the pause"
+        ));
+    }
+    let is_released = has_job && snapshot.settings.mode != Mode::Observe;
+    (!reach.held.is_empty() && !is_released).then(|| {
+        "no hook Job removes the skip label when the pause ends: run gpu-rollout resume then"
+            .to_owned()
+    })
+}
+
 fn describe_pause(pause: &ObservedPause) -> String {
     let nodes = pause
         .selector
@@ -281,7 +352,8 @@ fn describe_pause(pause: &ObservedPause) -> String {
         .map_or_else(|| "all nodes".to_owned(), |selector| format!("nodes with {selector}"));
     let why = pause.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
     let at = pause.at.map(|at| format!(" at {at:.0}")).unwrap_or_default();
-    format!("paused by {}{at}{why}: {nodes}", pause.by)
+    let until = until_text(pause.until);
+    format!("paused by {}{at}{until}{why}: {nodes}", pause.by)
 }
 
 fn print_end(word: &str, failures: &[NodeWriteFailure], printer: &mut Printer) -> ExitCode {

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use contract::count::Count;
 use contract::duration::Duration;
 use contract::policy::{DrainPolicy, PodDeletionPolicy, Policy, UpgradeSettings};
+use contract::proof::{Canary, Halt};
 use contract::settings::{DevicePluginSettings, DraSettings, Settings};
 use serde_json::{Map, Value, json};
 
@@ -37,7 +38,7 @@ fn values() -> Value {
 /// out or empty.
 fn chart_defaults() -> Value {
     let settings = Settings::default();
-    let UpgradeSettings { policy, topology, .. } = settings.upgrade.clone();
+    let UpgradeSettings { policy, topology, canary, halt, .. } = settings.upgrade.clone();
     let Policy { max_parallel_upgrades, max_unavailable, wait_for_completion, pod_deletion, drain } =
         policy;
     let DraSettings {
@@ -56,6 +57,7 @@ fn chart_defaults() -> Value {
         wait_for_completion.is_none() && topology.is_none(),
         "selector and label must be empty"
     );
+    assert!(canary.is_none() && halt.is_none(), "their numbers must be 0");
     let mut upgrade = json!(settings.upgrade);
     upgrade["policy"] = json!({
         "maxParallelUpgrades": max_parallel_upgrades,
@@ -67,6 +69,9 @@ fn chart_defaults() -> Value {
     upgrade["topology"] = json!({"label": "", "maxUnavailable": 1});
     upgrade["extraConsumers"] = json!(settings.upgrade.extra_consumers);
     upgrade["windows"] = json!(settings.upgrade.windows);
+    upgrade["canary"] = json!({"nodes": 0, "per": [], "soakSeconds": 0});
+    upgrade["ramp"] = json!(settings.upgrade.ramp);
+    upgrade["halt"] = json!({"failedProofs": 0, "failedNodes": 0});
     json!({
         "component": {"name": settings.component},
         "tasks": settings.tasks,
@@ -178,6 +183,10 @@ fn recipe_schema_names_the_defaults_of_settings() {
         documented("RecipeDrain", "timeout"),
         format!("{} s", DrainPolicy::default().timeout_seconds)
     );
+    let Canary { nodes, soak_seconds, .. } = Canary::default();
+    assert_eq!(documented("RecipeCanary", "nodes"), nodes.to_string());
+    assert_eq!(documented("RecipeCanary", "soak"), time(soak_seconds));
+    assert_eq!(documented("Halt", "failedProofs"), Halt::default().failed_proofs.to_string());
     let metrics = &values()["metrics"];
     assert_eq!(documented("RecipeMetrics", "port"), metrics["port"].to_string());
     assert_eq!(

@@ -117,12 +117,15 @@ fn schema_knows_every_check_and_its_values() {
 }
 
 #[test]
-fn schemas_of_chart_and_recipes_have_the_same_pattern_of_windows() {
+fn schemas_of_chart_and_recipes_have_the_same_patterns() {
     let chart: serde_json::Value =
         serde_json::from_str(include_str!("../../charts/gpu-rollout/values.schema.json")).unwrap();
     let recipe: serde_json::Value = serde_json::from_str(&recipe::schema::text()).unwrap();
-    let of_recipe = &recipe["$defs"]["MaintenanceWindow"]["pattern"];
-    assert!(of_recipe.is_string(), "{of_recipe}");
-    let windows = "/properties/rollout/properties/upgrade/properties/windows/items/pattern";
-    assert_eq!(chart.pointer(windows), Some(of_recipe));
+    for (definition, key) in [("MaintenanceWindow", "windows"), ("RampShare", "ramp")] {
+        let of_recipe = &recipe["$defs"][definition]["pattern"];
+        assert!(of_recipe.is_string(), "{of_recipe}");
+        let place =
+            format!("/properties/rollout/properties/upgrade/properties/{key}/items/pattern");
+        assert_eq!(chart.pointer(&place), Some(of_recipe), "{key}");
+    }
 }

@@ -59,6 +59,27 @@ const REFUSALS: &[(&[&str], &[&str])] = &[
         &["/rollout/upgrade/topology/label", "does not match pattern"],
     ),
     (
+        &["--set-json", r#"rollout.upgrade.canary.per=["a b"]"#],
+        &["/rollout/upgrade/canary/per/0", "does not match pattern"],
+    ),
+    (
+        &["--set", "rollout.upgrade.canary.soak=30m"],
+        &["/rollout/upgrade/canary'", "'soak' not allowed"],
+    ),
+    (
+        &["--set-json", r#"rollout.upgrade.ramp=["0%"]"#],
+        &["/rollout/upgrade/ramp/0", "does not match pattern"],
+    ),
+    (&["--set-json", "rollout.upgrade.ramp=[10]"], &["/rollout/upgrade/ramp/0", "want string"]),
+    (
+        &["--set-json", r#"rollout.upgrade.ramp=["9%","50%","10%"]"#],
+        &["rollout.upgrade.ramp does not rise: it has 10% after 50%", "hint: each share contains"],
+    ),
+    (
+        &["--set", "rollout.upgrade.halt.failedNodes=-1"],
+        &["/rollout/upgrade/halt/failedNodes", "want 0"],
+    ),
+    (
         &["--set", "rollout.upgrade.policy.drain.timeoutSeconds=0"],
         &["/rollout/upgrade/policy/drain/timeoutSeconds", "want 1"],
     ),

@@ -8,6 +8,7 @@ use contract::driver::Driver;
 use contract::policy::{
     CompletionPolicy, DrainPolicy, ForeignCordon, Policy, TopologyLimit, UpgradeSettings,
 };
+use contract::proof::{Canary, Halt};
 use contract::settings::{DraRequired, Expected, FORMAT_VERSION, Gate, Mode, Reroll};
 use contract::task::{self, RightScope, Task};
 use serde_json::{Value, json};
@@ -99,6 +100,9 @@ rollout:
     attempts: 3
     soakSeconds: 2000000
     windows: [Mon-Fri 22:00-05:00 Europe/Berlin]
+    canary: {nodes: 2, per: [nvidia.com/gpu.product], soakSeconds: 2000000}
+    ramp: [9%, 50%, 100%]
+    halt: {failedProofs: 3, failedNodes: 4}
     topology: {label: nvidia.com/gpu.clique, maxUnavailable: 50%}
     foreignCordon: include
     extraConsumers: [app=dcgm]
@@ -127,6 +131,13 @@ rollout:
         attempts: 3,
         soak_seconds: 2_000_000,
         windows: vec!["Mon-Fri 22:00-05:00 Europe/Berlin".parse().unwrap()],
+        canary: Some(Canary {
+            nodes: 2,
+            per: vec!["nvidia.com/gpu.product".into()],
+            soak_seconds: 2_000_000,
+        }),
+        ramp: vec!["9%".parse().unwrap(), "50%".parse().unwrap(), "100%".parse().unwrap()],
+        halt: Some(Halt { failed_proofs: 3, failed_nodes: Some(4) }),
         topology: Some(TopologyLimit {
             label: "nvidia.com/gpu.clique".into(),
             max_unavailable: Count::Percent(50),
@@ -137,6 +148,18 @@ rollout:
         validation_seconds: 20,
     };
     assert_eq!((settings.mode, settings.upgrade), (Mode::Drive, upgrade));
+
+    // One key of `halt` alone; the other one has its default.
+    let file = values(
+        "rollout:
+  mode: drive
+  tasks: [settle, drive]
+  upgrade: {halt: {failedNodes: 2}}
+",
+    );
+    let halting = template(&["--values", file.to_str().unwrap()]).settings().upgrade;
+    let halt = Some(Halt { failed_nodes: Some(2), ..Halt::default() });
+    assert_eq!((halting.halt, halting.canary, halting.ramp), (halt, None, Vec::new()));
 
     // The key `driver` of another component has no meaning here and may have any type.
     let other =

@@ -51,6 +51,13 @@ the render.
 {{- if and (has $rollout.mode (list "steer" "drive")) $wait.podSelector (eq (int64 $wait.timeoutSeconds) 0) -}}
 {{- fail "\n\nrollout.upgrade.policy.waitForCompletion waits forever: timeoutSeconds is 0, and a Job with a time budget cannot wait forever\nhint: set timeoutSeconds to how long a job may delay its node\n" -}}
 {{- end -}}
+{{- $before := "" -}}
+{{- range $rollout.upgrade.ramp -}}
+{{- if and $before (le (trimSuffix "%" . | int64) (trimSuffix "%" $before | int64)) -}}
+{{- fail (printf "\n\nrollout.upgrade.ramp does not rise: it has %s after %s\nhint: each share contains the nodes of the one before it, such as [10%%, 50%%, 100%%]\n" . $before) -}}
+{{- end -}}
+{{- $before = . -}}
+{{- end -}}
 {{- if ne $rollout.driver "gpu" -}}
 {{- range list "reroll" "restart-plugins" -}}
 {{- if has . $rollout.tasks -}}

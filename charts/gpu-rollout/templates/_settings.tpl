@@ -256,6 +256,17 @@ in the settings.
   "validationSeconds" (int64 $upgrade.validationSeconds)
 -}}
 {{- with $upgrade.windows }}{{- $_ := set $settings "windows" . }}{{- end -}}
+{{- $canary := $upgrade.canary -}}
+{{- if gt (int64 $canary.nodes) 0 -}}
+{{- $_ := set $settings "canary" (dict "nodes" (int64 $canary.nodes) "per" $canary.per "soakSeconds" (int64 $canary.soakSeconds)) -}}
+{{- end -}}
+{{- with $upgrade.ramp }}{{- $_ := set $settings "ramp" . }}{{- end -}}
+{{- $halt := dict -}}
+{{- range $key := list "failedProofs" "failedNodes" -}}
+{{- $limit := int64 (get $upgrade.halt $key) -}}
+{{- if gt $limit 0 }}{{- $_ := set $halt $key $limit }}{{- end -}}
+{{- end -}}
+{{- with $halt }}{{- $_ := set $settings "halt" . }}{{- end -}}
 {{- toJson $settings -}}
 {{- end }}
 

@@ -69,9 +69,9 @@ impl WriteError {
             Self::NoDirectory(_) | Self::Foreign { .. } => {
                 Some("name a directory that is empty, contains a bundle or does not exist")
             }
-            Self::Edited { .. } => {
-                Some("move the edits into the recipe, or discard them with --force")
-            }
+            Self::Edited { .. } => Some(
+                "to keep the edits, move them into the recipe; then render again with --force, which replaces the edited bundle",
+            ),
             Self::Incomplete(_) => Some(
                 "move edits into the recipe, and render again with --force, which discards them",
             ),

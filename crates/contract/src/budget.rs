@@ -42,6 +42,29 @@ pub struct FleetPace {
     pub soak_seconds: u64,
     /// Seconds for which the waves wait for maintenance windows at most.
     pub closed_seconds: u64,
+    /// What canaries and ramp add.
+    pub steps: StepPace,
+}
+
+/// What the steps of a rollout add to its time: canaries, shares of the ramp, other nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StepPace {
+    /// How many canaries there are at most.
+    pub canaries: usize,
+    /// The number of steps after the first one.
+    pub following: u64,
+    /// The number of waves in addition to those without steps: nodes of two steps are never in one
+    /// wave.
+    pub more_waves: u64,
+    /// Seconds between one step and the next.
+    pub soak_seconds: u64,
+}
+
+impl StepPace {
+    /// Returns the seconds between all steps.
+    pub fn soaks_seconds(self) -> u64 {
+        self.following.saturating_mul(self.soak_seconds)
+    }
 }
 
 impl FleetPace {
@@ -54,17 +77,19 @@ impl FleetPace {
 
     /// Returns the number of waves.
     pub fn waves(self) -> u64 {
-        self.nodes.max(1).div_ceil(self.parallel()) as u64
+        let waves = self.nodes.max(1).div_ceil(self.parallel()) as u64;
+        waves.saturating_add(self.steps.more_waves)
     }
 
-    /// Returns B in seconds: the waves of nodes one after another with their pauses and their waits
-    /// for windows, plus the overhead.
+    /// Returns B in seconds: the waves of nodes one after another with their pauses, those between
+    /// steps and their waits for windows, plus the overhead.
     pub fn budget_seconds(self) -> u64 {
         let waves = self.waves();
         let pauses = (waves - 1).saturating_mul(self.soak_seconds);
         waves
             .saturating_mul(self.per_node_seconds)
             .saturating_add(pauses)
+            .saturating_add(self.steps.soaks_seconds())
             .saturating_add(self.closed_seconds)
             .saturating_add(OVERHEAD_SECONDS)
     }
@@ -88,6 +113,7 @@ mod tests {
             per_node_seconds: 600,
             soak_seconds: 0,
             closed_seconds: 0,
+            steps: StepPace::default(),
         };
         assert_eq!(fleet.parallel(), 4);
         assert_eq!(fleet.budget_seconds(), 4 * 600 + OVERHEAD_SECONDS);
@@ -101,5 +127,11 @@ mod tests {
         );
         assert_eq!(FleetPace { nodes: 0, ..fleet }.budget_seconds(), 600 + OVERHEAD_SECONDS);
         assert_eq!(FleetPace { max_unavailable: Count::Number(0), ..fleet }.parallel(), 1);
+        let steps = StepPace { canaries: 1, following: 3, more_waves: 2, soak_seconds: 1800 };
+        let in_steps = FleetPace { soak_seconds: 60, steps, ..fleet };
+        assert_eq!(in_steps.waves(), 6);
+        assert_eq!(in_steps.budget_seconds(), 6 * 600 + 5 * 60 + 3 * 1800 + OVERHEAD_SECONDS);
+        let endless = StepPace { soak_seconds: u64::MAX, ..steps };
+        assert_eq!(FleetPace { steps: endless, ..fleet }.budget_seconds(), u64::MAX);
     }
 }

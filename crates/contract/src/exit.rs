@@ -46,6 +46,8 @@ pub enum ExitCode {
     NodesFailed = 21,
     /// There are no GPU nodes, and the operator does not confirm that.
     NoGpuNodes = 22,
+    /// Proof of the new driver failed, and the rollout starts no more nodes until a user resumes it.
+    Halted = 23,
     /// A DRA driver is required but missing.
     DraMissing = 30,
     /// A DRA kubelet plugin did not come back, or still serves the old driver.

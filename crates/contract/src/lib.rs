@@ -22,6 +22,7 @@ pub mod operand;
 pub mod pause;
 pub mod policy;
 pub mod preflight;
+pub mod proof;
 pub mod record;
 pub mod secret_patterns;
 pub mod selector;

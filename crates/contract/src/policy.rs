@@ -5,8 +5,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::budget::FleetPace;
+use super::budget::{FleetPace, StepPace};
 use super::count::Count;
+use super::proof::{self, Canary, Halt, RampShare};
 use super::window::{self, MaintenanceWindow};
 
 /// NVIDIA's upgrade policy, with its defaults filled in.
@@ -120,6 +121,17 @@ pub struct UpgradeSettings {
     /// When nodes may be started; empty: always.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub windows: Vec<MaintenanceWindow>,
+    /// The nodes that are upgraded before all others. `None`: there are no canaries, and no soak
+    /// between steps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub canary: Option<Canary>,
+    /// The shares of the cohort at which a step ends; they rise. The canary's soak is between the
+    /// steps, so without canaries there is none. Empty: one step.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "proof::read_ramp")]
+    pub ramp: Vec<RampShare>,
+    /// When the rollout halts, if it is set; [`Self::halts`] has the default too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub halt: Option<Halt>,
     /// The limit for nodes with the same value of a label.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topology: Option<TopologyLimit>,
@@ -143,6 +155,9 @@ impl Default for UpgradeSettings {
             attempts: 2,
             soak_seconds: 0,
             windows: Vec::new(),
+            canary: None,
+            ramp: Vec::new(),
+            halt: None,
             topology: None,
             foreign_cordon: ForeignCordon::Skip,
             extra_consumers: Vec::new(),
@@ -155,12 +170,25 @@ impl Default for UpgradeSettings {
 }
 
 impl UpgradeSettings {
+    /// Returns when the rollout halts. With canaries or a ramp, it halts after the first failed
+    /// proof unless the settings differ. `None`: never.
+    pub fn halts(&self) -> Option<Halt> {
+        self.halt.or_else(|| Halt::of_steps(self.canary.is_some(), &self.ramp))
+    }
+
+    /// Returns how many nodes may fail while others still start. `halt.failedNodes` replaces the
+    /// failure budget, whose default would otherwise end every rollout at the second failed node.
+    pub fn tolerated_failures(&self) -> Count {
+        let halts = self.halt.and_then(|halt| halt.failed_nodes);
+        halts.map_or(self.failure_budget, |nodes| Count::Number(nodes.saturating_sub(1)))
+    }
+
     /// Returns the inputs of the time budget for a number of nodes. Failed nodes stay unavailable,
-    /// so the failure budget is subtracted from the limits. Limits of topology groups are ignored,
+    /// so the tolerated ones are subtracted from the limits. Limits of topology groups are ignored,
     /// because the groups are not known in advance.
     pub fn fleet(&self, nodes: usize, per_node_seconds: u64) -> FleetPace {
         let unavailable = self.policy.max_unavailable.map_or(nodes, |count| count.resolve(nodes));
-        let failed = self.failure_budget.resolve(nodes);
+        let failed = self.tolerated_failures().resolve(nodes);
         let left = u32::try_from(unavailable.saturating_sub(failed)).unwrap_or(u32::MAX);
         let pace = FleetPace {
             nodes,
@@ -169,10 +197,22 @@ impl UpgradeSettings {
             per_node_seconds,
             soak_seconds: self.soak_seconds,
             closed_seconds: 0,
+            steps: StepPace::default(),
+        };
+        let canary = self.canary.as_ref();
+        let sizes = proof::step_sizes(canary, &self.ramp, nodes.max(1));
+        let waves: Vec<u64> =
+            sizes.iter().map(|size| size.div_ceil(pace.parallel()) as u64).collect();
+        let steps = StepPace {
+            canaries: canary.map_or(0, |canary| canary.most(nodes.max(1))),
+            following: (waves.len() as u64).saturating_sub(1),
+            more_waves: waves.iter().sum::<u64>().saturating_sub(pace.waves()),
+            soak_seconds: canary.map_or(0, |canary| canary.soak_seconds),
         };
         let cycle = per_node_seconds.saturating_add(self.soak_seconds);
-        let closed_seconds = window::closed_seconds(&self.windows, pace.waves(), cycle);
-        FleetPace { closed_seconds, ..pace }
+        let closed_seconds =
+            window::closed_seconds(&self.windows, &waves, cycle, steps.soak_seconds);
+        FleetPace { closed_seconds, steps, ..pace }
     }
 }
 
@@ -201,6 +241,7 @@ pub enum ForeignCordon {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budget::OVERHEAD_SECONDS;
 
     #[test]
     fn disabled_checks_stay_so_when_read_again() {
@@ -228,5 +269,117 @@ mod tests {
         );
         assert_eq!(parallel(Count::Number(2)), 2);
         assert_eq!(parallel(Count::Percent(100)), 1, "never none");
+    }
+
+    /// Sixteen nodes, two of which may be upgraded at once, for a minute each.
+    fn pace(settings: &str) -> FleetPace {
+        let policy = Policy {
+            max_parallel_upgrades: 2,
+            max_unavailable: Some(Count::Percent(100)),
+            ..Policy::default()
+        };
+        let read = serde_json::from_str(settings).expect("valid settings");
+        UpgradeSettings { policy, ..read }.fleet(16, 60)
+    }
+
+    #[test]
+    fn steps_add_soaks_and_waves_to_the_budget() {
+        for (settings, following, waves, seconds) in [
+            ("{}", 0, 8, 8 * 60),
+            (r#"{"ramp": ["100%"]}"#, 0, 8, 8 * 60),
+            // 2, 6 and 8 nodes. Without canaries, no step has a soak.
+            (r#"{"ramp": ["10%", "50%"]}"#, 2, 8, 8 * 60),
+            // 1 and 15 nodes.
+            (r#"{"canary": {"soakSeconds": 600}}"#, 1, 9, 9 * 60 + 600),
+            // 1, 1, 6 and 8 nodes.
+            (
+                r#"{"canary": {"soakSeconds": 600}, "ramp": ["10%", "50%", "100%"]}"#,
+                3,
+                9,
+                9 * 60 + 3 * 600,
+            ),
+            // 10 nodes at most, none, none and 6 nodes: the steps without nodes have a soak too,
+            // because fewer canaries than assumed leave them nodes.
+            (
+                r#"{"canary": {"per": ["zone"], "soakSeconds": 600}, "ramp": ["10%", "50%"]}"#,
+                3,
+                8,
+                8 * 60 + 3 * 600,
+            ),
+            (
+                r#"{"canary": {"nodes": 3}, "ramp": ["50%"], "soakSeconds": 5}"#,
+                2,
+                9,
+                9 * 60 + 8 * 5,
+            ),
+        ] {
+            let pace = pace(settings);
+            assert_eq!((pace.steps.following, pace.waves()), (following, waves), "{settings}");
+            assert_eq!(pace.budget_seconds(), seconds + OVERHEAD_SECONDS, "{settings}");
+        }
+    }
+
+    #[test]
+    fn windows_close_during_soaks() {
+        let settings = r#"{
+            "canary": {"soakSeconds": 28800}, "windows": ["daily 22:00-05:00 UTC"]
+        }"#;
+        // The second step may start at 06:01, and waits until 22:00.
+        assert_eq!(pace(settings).closed_seconds, 17 * 3600 + 16 * 3600 - 60);
+    }
+
+    #[test]
+    fn rollout_with_steps_halts_after_the_first_failed_proof() {
+        let halts = |settings: &str| {
+            let read: UpgradeSettings = serde_json::from_str(settings).expect("valid settings");
+            read.halts().map(|halt| (halt.failed_proofs, halt.failed_nodes))
+        };
+        for (settings, expected) in [
+            ("{}", None),
+            (r#"{"halt": {}}"#, Some((1, None))),
+            (r#"{"canary": {}}"#, Some((1, None))),
+            (r#"{"ramp": ["10%"]}"#, Some((1, None))),
+            (r#"{"canary": {}, "halt": {"failedProofs": 3}}"#, Some((3, None))),
+            (r#"{"halt": {"failedNodes": 2}}"#, Some((1, Some(2)))),
+        ] {
+            assert_eq!(halts(settings), expected, "{settings}");
+        }
+    }
+
+    #[test]
+    fn failed_nodes_of_a_halt_replace_the_failure_budget() {
+        for (settings, tolerated) in [
+            ("{}", Count::Number(1)),
+            (r#"{"failureBudget": "10%", "halt": {}}"#, Count::Percent(10)),
+            (r#"{"halt": {"failedNodes": 5}}"#, Count::Number(4)),
+            (r#"{"halt": {"failedNodes": 1}}"#, Count::Number(0)),
+        ] {
+            let read: UpgradeSettings = serde_json::from_str(settings).expect("valid settings");
+            assert_eq!(read.tolerated_failures(), tolerated, "{settings}");
+        }
+    }
+
+    #[test]
+    fn settings_of_steps_are_read_as_they_are_written() {
+        let text = r#"{
+            "canary": {"nodes": 2, "per": ["zone"], "soakSeconds": 60}, "ramp": ["10%", "100%"],
+            "halt": {"failedProofs": 2, "failedNodes": 3}
+        }"#;
+        let settings: UpgradeSettings = serde_json::from_str(text).expect("valid settings");
+        let written = serde_json::to_value(&settings).expect("settings can be written");
+        for (key, value) in serde_json::from_str::<serde_json::Value>(text)
+            .expect("valid JSON")
+            .as_object()
+            .expect("a map")
+        {
+            assert_eq!(written.get(key), Some(value), "{key}");
+        }
+        let again: UpgradeSettings = serde_json::from_value(written).expect("and read");
+        assert_eq!(again, settings);
+        let absent = serde_json::to_value(UpgradeSettings::default()).expect("settings");
+        assert!(["canary", "ramp", "halt"].iter().all(|key| absent.get(key).is_none()));
+        let error = serde_json::from_str::<UpgradeSettings>(r#"{"ramp": ["50%", "10%"]}"#);
+        let error = error.expect_err("a ramp that does not rise").to_string();
+        assert!(error.starts_with("a ramp must rise, and `10%` at index 1"), "{error}");
     }
 }

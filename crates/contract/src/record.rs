@@ -16,10 +16,12 @@ use serde::{Deserialize, Serialize};
 
 use self::baseline::Baseline;
 use self::cohort::Cohort;
+use self::proof::DriverProof;
 use super::exit::ExitCode;
 
 pub mod baseline;
 pub mod cohort;
+pub mod proof;
 mod recorded_reason;
 
 pub use recorded_reason::RecordedReason;
@@ -97,6 +99,12 @@ pub struct RunRecord {
     /// The baseline.
     #[serde(skip)]
     pub baseline: Option<Arc<Baseline>>,
+    /// How far the driver of the rollout is proven; absent without canaries, ramp and halt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proof: Option<DriverProof>,
+    /// The driver of the fleet when a run last succeeded: it needs no proof again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proven_driver: Option<String>,
     /// The reason for which the whole fleet waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fleet_wait: Option<RecordedFleetWait>,
@@ -167,6 +175,14 @@ pub struct Verdict {
     /// The hint in the message, if it has one. A record has it only in the message.
     #[serde(skip)]
     pub hint: Option<String>,
+}
+
+impl Verdict {
+    /// Returns the message without the hint.
+    pub fn message_without_hint(&self) -> String {
+        let hint = self.hint.as_ref().map(|hint| format!("; hint: {hint}")).unwrap_or_default();
+        self.message.replacen(&hint, "", 1)
+    }
 }
 
 /// One reason of a verdict, for programs.

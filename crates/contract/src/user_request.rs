@@ -1,5 +1,6 @@
 //! What users ask of a rollout with a command, kept in the run record of each hook release that it
-//! concerns: who asked for what, when and why. The hook neither reads nor writes these entries.
+//! concerns: who asked for what, when and why. The hook does not write these entries. Of them, it
+//! reads only `resume`, which ends a halt.
 
 use jiff::Timestamp;
 use schemars::JsonSchema;

@@ -110,29 +110,31 @@ pub fn opening(windows: &[MaintenanceWindow], time: Timestamp) -> Timestamp {
     }
 }
 
-/// Returns for how many seconds at most the starts of `waves` of nodes wait for windows, if the next
-/// wave may start `cycle` seconds after the last one: the first one waits longest if the rollout is
-/// deployed when a window closes.
-pub fn closed_seconds(windows: &[MaintenanceWindow], waves: u64, cycle: u64) -> u64 {
+/// Returns for how many seconds at most the starts of nodes wait for windows. `steps` has the
+/// number of waves of each step. The next wave may start `cycle` seconds after the last one, and
+/// the next step `soak` seconds after that. The first wave waits longest if the rollout is deployed
+/// when a window closes.
+pub fn closed_seconds(windows: &[MaintenanceWindow], steps: &[u64], cycle: u64, soak: u64) -> u64 {
     let waited = |deployed: Timestamp| {
-        let (mut now, mut left, mut seconds) = (deployed, waves, 0);
-        while left > 0 {
-            let opens = opening(windows, now);
-            seconds += seconds_between(now, opens);
-            let Some(WindowState::Open(closes)) = state(windows, opens) else { break };
-            let started = seconds_between(opens, closes).div_ceil(cycle.max(1)).clamp(1, left);
-            left -= started;
-            let taken = started.saturating_mul(cycle.max(1));
-            let Ok(taken) = i64::try_from(taken) else { return u64::MAX };
-            let Ok(next) = opens.checked_add(SignedDuration::from_secs(taken)) else {
-                return u64::MAX;
-            };
-            now = next;
+        let (mut now, mut seconds) = (deployed, 0);
+        for waves in steps {
+            let mut left = *waves;
+            while left > 0 {
+                let opens = opening(windows, now);
+                seconds += seconds_between(now, opens);
+                let Some(WindowState::Open(closes)) = state(windows, opens) else {
+                    return Some(seconds);
+                };
+                let started = seconds_between(opens, closes).div_ceil(cycle.max(1)).clamp(1, left);
+                left -= started;
+                now = later(opens, started.saturating_mul(cycle.max(1)))?;
+            }
+            now = later(now, soak)?;
         }
-        seconds
+        Some(seconds)
     };
     let closings = windows.iter().flat_map(|window| window.openings(REFERENCE));
-    closings.map(|(_, closes)| waited(closes)).max().unwrap_or(0)
+    closings.map(|(_, closes)| waited(closes).unwrap_or(u64::MAX)).max().unwrap_or(0)
 }
 
 /// Returns windows that are open around `there` when these are open around `here`: a simulation has a
@@ -162,6 +164,11 @@ pub fn moved(
             })
         })
         .collect()
+}
+
+/// Returns the time this many seconds later; `None` if it is later than any time.
+fn later(time: Timestamp, seconds: u64) -> Option<Timestamp> {
+    time.checked_add(SignedDuration::from_secs(i64::try_from(seconds).ok()?)).ok()
 }
 
 fn seconds_between(from: Timestamp, to: Timestamp) -> u64 {
@@ -364,8 +371,31 @@ mod tests {
         ] {
             let windows: Vec<MaintenanceWindow> =
                 windows.iter().map(|text| text.parse().expect("a valid window")).collect();
-            assert_eq!(closed_seconds(&windows, waves, cycle), expected, "{windows:?} {waves}");
+            let found = closed_seconds(&windows, &[waves], cycle, 0);
+            assert_eq!(found, expected, "{windows:?} {waves}");
         }
+    }
+
+    #[test]
+    fn steps_wait_for_windows_after_their_soak() {
+        let hours = |hours: u64| hours * 3600;
+        let nights = ["daily 22:00-05:00 UTC".parse().expect("a valid window")];
+        for (steps, soak, expected) in [
+            (&[1, 1][..], 0, hours(17)),
+            // The second step starts at 22:40.
+            (&[1, 1], 1800, hours(17)),
+            // Its soak ends at 06:10, and the next window opens at 22:00.
+            (&[1, 1], hours(8), 2 * hours(17) - 4200),
+            // The soak of a step without nodes counts too.
+            (&[1, 0, 1], hours(4), 2 * hours(17) - 4200),
+            // The soak after the last step does not count.
+            (&[2], hours(8), hours(17)),
+            (&[1, 1, 1], hours(8), 3 * hours(17) - 2 * 4200),
+            (&[1, 1], u64::MAX, u64::MAX),
+        ] {
+            assert_eq!(closed_seconds(&nights, steps, 600, soak), expected, "{steps:?} {soak}");
+        }
+        assert_eq!(closed_seconds(&[], &[1, 1], 600, hours(8)), 0);
     }
 
     #[test]

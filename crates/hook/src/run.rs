@@ -12,6 +12,7 @@ use kube_io::repeated_warning::RepeatedWarning;
 use kube_io::watches::CacheState;
 use observed::Observed;
 use planner::decide::{Decision, Planner};
+use planner::gather::{self, gather_time};
 use planner::memory::RunMemory;
 
 use super::clock::later;
@@ -42,15 +43,6 @@ use write_results::WriteResults;
 
 pub use lease_yielding::WAITING_FOR_LEASE;
 
-/// How long the loop gathers changes before it decides, for each node. A larger fleet has more
-/// changes, and each snapshot and decision costs more. Gathering for longer keeps the total cost
-/// linear in the number of nodes. In a small fleet, changes are hardly delayed.
-const GATHER_PER_NODE: Duration = Duration::from_millis(2);
-/// The shortest gather time: an object often changes twice in a row.
-const SHORTEST_GATHER: Duration = Duration::from_millis(20);
-/// The longest gather time. A node needs few decisions one after the other, and minutes in between,
-/// so this delays an upgrade by a few seconds at most.
-const LONGEST_GATHER: Duration = Duration::from_millis(500);
 /// The log message while the caches are not in step with the API server.
 pub const CANNOT_BE_READ: &str =
     "cannot read the API server; the hook makes no decisions until it can";
@@ -78,13 +70,6 @@ fn interrupted() -> RunEnd {
     let message = "ended by a signal; a replacement pod continues where this one stopped";
     tracing::info!(message);
     RunEnd::new(EndReason::SignalReceived, message)
-}
-
-/// Returns how long the loop gathers changes in a fleet of `nodes` nodes.
-fn gather_time(nodes: usize) -> Duration {
-    GATHER_PER_NODE
-        .saturating_mul(u32::try_from(nodes).unwrap_or(u32::MAX))
-        .clamp(SHORTEST_GATHER, LONGEST_GATHER)
 }
 
 /// A run in progress.
@@ -118,7 +103,7 @@ impl<'a> RunLoop<'a> {
             refusals: RefusedRequestTimers::new(&hook.settings.release),
             memory: RunMemory::new(hook.clock.now(), start.deadline),
             planner: Planner::default(),
-            gather: LONGEST_GATHER,
+            gather: gather::LONGEST,
             unreadable: RepeatedWarning::new(CANNOT_BE_READ, "the API server is readable again"),
             unwritten: RepeatedWarning::new(
                 "cannot write the run record; retrying",
@@ -408,16 +393,5 @@ impl<'a> RunLoop<'a> {
         }
         let is_final = decision.verdict.is_some() && now >= self.memory.deadline;
         Ok((!is_final).then(|| later(self.now(), RETRY)))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn changes_of_larger_fleets_are_gathered_for_longer() {
-        let gathered = [0, 10, 11, 50, 250, 10_000].map(|nodes| gather_time(nodes).as_millis());
-        assert_eq!(gathered, [20, 20, 22, 100, 500, 500]);
     }
 }

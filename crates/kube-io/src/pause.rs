@@ -13,6 +13,7 @@ use super::call::{CallError, call, optional};
 use super::object_writes::{create, delete, merge};
 use contract::names::{LEASE_NAMESPACE, PAUSE_NAME, PROGRAM};
 use contract::pause::Pause;
+use observed::pause::ObservedPause;
 
 /// How often a write is tried that conflicts with another change.
 const ATTEMPTS: u32 = 5;
@@ -37,9 +38,10 @@ pub fn text(pause: &Pause) -> String {
 }
 
 /// Writes a pause under the data key that `key` chooses from the texts of the existing pauses by
-/// key. It replaces the pause with this key. If the pauses change between reading and writing,
-/// `key` chooses again: two users who pause at the same time must not replace each other's pause.
-/// RBAC: `get` and `patch` on the ConfigMap, `create` on `configmaps` in `default`.
+/// key. It replaces the pause with this key, and removes those that have ended by themselves. If
+/// the pauses change between reading and writing, `key` chooses again: two users who pause at the
+/// same time must not replace each other's pause. RBAC: `get` and `patch` on the ConfigMap,
+/// `create` on `configmaps` in `default`.
 ///
 /// # Errors
 /// A call failed. The write may have been applied anyway.
@@ -53,11 +55,14 @@ pub async fn write(
         let found = optional(call(api(client).get(PAUSE_NAME)).await)?;
         let answer = if let Some(object) = found {
             let version = object.metadata.resource_version;
-            let key = key(&object.data.unwrap_or_default());
-            let body = json!({
-                "metadata": {"resourceVersion": version},
-                "data": {key: text(pause)},
-            });
+            let found = object.data.unwrap_or_default();
+            let ended = found
+                .iter()
+                .filter(|(key, text)| ObservedPause::read(key, text).has_ended(pause.at));
+            let mut data: BTreeMap<String, Option<String>> =
+                ended.map(|(key, _)| (key.clone(), None)).collect();
+            data.insert(key(&found), Some(text(pause)));
+            let body = json!({"metadata": {"resourceVersion": version}, "data": data});
             merge(api(client), PAUSE_NAME, body).await
         } else {
             let object = first_object(key(&BTreeMap::new()), text(pause));

@@ -56,6 +56,44 @@ pub struct ClusterPolicy {
     pub driver_field_manager: Option<String>,
 }
 
+impl ClusterPolicy {
+    /// Returns whether both differ at most in their status, which the operator writes all the time
+    /// while nodes are upgraded.
+    pub fn is_same_apart_from_status(&self, other: &Self) -> bool {
+        let Self {
+            uid,
+            generation,
+            driver_enabled,
+            uses_nvidia_drivers,
+            sandbox_workloads,
+            driver,
+            driver_manager,
+            toolkit_enabled,
+            toolkit,
+            operands,
+            labels,
+            upgrade_policy,
+            state: _,
+            ready_reason: _,
+            conditions: _,
+            driver_field_manager,
+        } = self;
+        *uid == other.uid
+            && *generation == other.generation
+            && *driver_enabled == other.driver_enabled
+            && *uses_nvidia_drivers == other.uses_nvidia_drivers
+            && *sandbox_workloads == other.sandbox_workloads
+            && *driver == other.driver
+            && *driver_manager == other.driver_manager
+            && *toolkit_enabled == other.toolkit_enabled
+            && *toolkit == other.toolkit
+            && *operands == other.operands
+            && *labels == other.labels
+            && *upgrade_policy == other.upgrade_policy
+            && *driver_field_manager == other.driver_field_manager
+    }
+}
+
 /// Spec and status of a NicClusterPolicy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NicClusterPolicy {

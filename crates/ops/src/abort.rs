@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
+use jiff::Timestamp;
 use kube::Client;
 
 use contract::driver::Driver;
@@ -19,7 +20,7 @@ use kube_io::lease::{self, LeaseCandidate};
 use kube_io::list::list_nodes;
 use kube_io::pause::{read, remove, text, write};
 use nvidia_upgrade::state::ControllerState;
-use observed::pause::{ObservedPause, annotated_nodes, find_pause};
+use observed::pause::{ObservedPause, annotated_nodes, find_pause, pauses_in_force};
 use observed::{Observed, ObservedNode};
 use planner::abort::release_patches;
 use planner::action::NodePatch;
@@ -71,9 +72,10 @@ pub async fn find_leftovers(
     client: &Client,
     hooks: &[&Settings],
     stays_paused: bool,
+    now: Timestamp,
 ) -> Result<Leftovers, CommandError> {
     let observed = observe(client).await?;
-    let nodes = patches(&observed, hooks, stays_paused)
+    let nodes = patches(&observed, hooks, (stays_paused, now))
         .iter()
         .map(|patch| (patch.node.clone(), describe_patch(patch)))
         .collect();
@@ -84,9 +86,10 @@ pub async fn find_leftovers(
         }
     }
     let holder = lease::holder(client).await?.map(|holder| holder.name);
-    let annotated = annotated_nodes(&observed).map(|(node, _)| node.name.clone()).collect();
+    let annotated = annotated_nodes(&observed, now).map(|(node, _)| node.name.clone()).collect();
     let in_progress = in_progress(&observed, hooks);
-    Ok(Leftovers { nodes, jobs, holder, in_progress, pauses: observed.pauses, annotated })
+    let pauses = pauses_in_force(&observed, now).cloned().collect();
+    Ok(Leftovers { nodes, jobs, holder, in_progress, pauses, annotated })
 }
 
 /// Finds the nodes that NVIDIA's controllers are upgrading. RBAC: `list` on `nodes`.
@@ -143,8 +146,12 @@ fn describe_patch(patch: &NodePatch) -> String {
 
 /// Returns the patches that restore the nodes. They hold each node that stays paused, for every
 /// driver that an operator of NVIDIA upgrades: all nodes if the fleet stays paused, otherwise those
-/// that a user's pause covers.
-fn patches(observed: &Observed, hooks: &[&Settings], stays_paused: bool) -> Vec<NodePatch> {
+/// that a user's pause covers now.
+fn patches(
+    observed: &Observed,
+    hooks: &[&Settings],
+    (stays_paused, now): (bool, Timestamp),
+) -> Vec<NodePatch> {
     let is_operated = |driver: &Driver| {
         let by_operator = |hook: &&Settings| hook.driver == *driver && hook.mode != Mode::Drive;
         let held = || {
@@ -154,7 +161,7 @@ fn patches(observed: &Observed, hooks: &[&Settings], stays_paused: bool) -> Vec<
     };
     let operated: Vec<Driver> = Driver::ALL.into_iter().filter(is_operated).collect();
     release_patches(observed, |node| {
-        let is_paused = stays_paused || find_pause(observed, node).is_some();
+        let is_paused = stays_paused || find_pause(observed, node, now).is_some();
         if is_paused { operated.as_slice() } else { &[] }
     })
 }
@@ -182,7 +189,7 @@ pub async fn abort(
     for hook in hooks {
         end_job(client, hook, &mut report).await?;
     }
-    let leases = LeaseCandidate::new(client, HOLDER, clock);
+    let leases = LeaseCandidate::new(client, HOLDER, clock.clone());
     report("waiting for the Lease");
     let held = match tokio::time::timeout(LEASE, leases.acquire(|_| ())).await {
         Ok(held) => held.map_err(CommandError::in_write("take the Lease"))?,
@@ -191,7 +198,7 @@ pub async fn abort(
             return Err(CommandError::HookRunning { obstacle, seconds: LEASE.as_secs() });
         }
     };
-    let failures = release_all(client, hooks, stays_paused, &mut report).await?;
+    let failures = release_all(client, hooks, (stays_paused, clock()), &mut report).await?;
     held.release().await;
     if !failures.is_empty() {
         return Ok(failures);
@@ -237,11 +244,11 @@ async fn end_job(
 async fn release_all(
     client: &Client,
     hooks: &[&Settings],
-    stays_paused: bool,
+    paused: (bool, Timestamp),
     report: &mut impl FnMut(&str),
 ) -> Result<Vec<NodeWriteFailure>, CommandError> {
     for _ in 0..ATTEMPTS {
-        let patches = patches(&observe(client).await?, hooks, stays_paused);
+        let patches = patches(&observe(client).await?, hooks, paused);
         if patches.is_empty() {
             return Ok(Vec::new());
         }
@@ -262,7 +269,7 @@ async fn release_all(
             return Ok(failed);
         }
     }
-    let left = patches(&observe(client).await?, hooks, stays_paused);
+    let left = patches(&observe(client).await?, hooks, paused);
     Ok(left
         .iter()
         .map(|patch| NodeWriteFailure::new(&patch.node, NodeWriteError::Contended))

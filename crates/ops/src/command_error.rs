@@ -99,7 +99,7 @@ pub(super) fn write_hint(error: &CallError) -> &'static str {
             "change the admission policy, webhook, quota or validation that denies the write, then run the command again; what was done before the failure stays done"
         }
         CallError::Timeout | CallError::Refused { .. } | CallError::Unreachable(_) => {
-            "check that the cluster answers with `kubectl get nodes`, then run the command again; it continues with what is left"
+            "check that the cluster answers (`kubectl get nodes` with the same kubeconfig and context), then run the command again; it continues with what is left"
         }
         CallError::NotFound(_) | CallError::Conflict(_) => {
             "the object has changed; run the command again, it continues with what is left"

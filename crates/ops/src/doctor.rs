@@ -17,7 +17,7 @@ use planner::hold;
 use planner::policies::{self, LivePolicy, NodePool};
 use planner::reason::Reason;
 
-use super::hold_status::{HoldStatus, is_attended};
+use super::hold_status::{HoldStatus, is_attended, is_left_by_pause};
 use super::observe::RolloutSnapshot;
 use super::remedy::Remedy;
 use super::status::{NodeRow, NodeStage, PluginCondition, RolloutStatus};
@@ -86,6 +86,7 @@ pub fn examine(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Vec<Doctor
         forgotten_cordons,
         forgotten_skips,
         forgotten_holds,
+        left_holds,
         forgotten_pause,
         last_run,
     ];
@@ -422,10 +423,25 @@ fn forgotten_holds(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option
     })
 }
 
+/// Finds nodes that a pause held, if the pause is over and no running hook releases them.
+fn left_holds(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
+    let is_left = |row: &&NodeRow| {
+        let node = snapshot.observed.nodes.get(&row.node);
+        node.is_some_and(|node| is_left_by_pause(snapshot, node))
+    };
+    let left = nodes(status, is_left);
+    let text = "held by a pause that is over: NVIDIA's controller does not upgrade these nodes, and no hook Job is running that releases them";
+    (!left.is_empty()).then(|| {
+        let remedy = HoldStatus::left_by_pause();
+        DoctorFinding::new("left-holds", DoctorSeverity::Warning, left, text, remedy)
+    })
+}
+
+/// Finds an old pause. One that ends by itself was not forgotten.
 fn forgotten_pause(snapshot: &RolloutSnapshot, status: &RolloutStatus) -> Option<DoctorFinding> {
     let is_old = |at: &Timestamp| snapshot.now.duration_since(*at) > FORGOTTEN;
-    let (old, at) =
-        status.pauses.iter().find_map(|pause| Some((pause, pause.at.filter(|at| is_old(at))?)))?;
+    let mut endless = status.pauses.iter().filter(|pause| pause.until.is_none());
+    let (old, at) = endless.find_map(|pause| Some((pause, pause.at.filter(|at| is_old(at))?)))?;
     let text = format!(
         "paused by {} at {at:.0}: no further upgrade starts until `gpu-rollout resume`",
         old.by

@@ -1,12 +1,14 @@
 //! Nodes that a hook holds: for which deployment, since when, and who releases them. Holds of
-//! pauses are not included, because `status` lists pauses.
+//! pauses are not included, because `status` lists pauses, unless the pause is over.
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use contract::settings::Mode;
 use kube_io::releases::ReleaseDeployer;
 use observed::ObservedNode;
+use observed::pause::find_pause;
 use planner::hold::HoldPurpose;
 
 use super::observe::RolloutSnapshot;
@@ -91,6 +93,12 @@ impl HoldStatus {
         )
     }
 
+    /// Returns the remedy for nodes with the hold of a pause that is over.
+    pub(crate) fn left_by_pause() -> Remedy {
+        Remedy::words("release the nodes: the pause that held them is over")
+            .run("gpu-rollout resume")
+    }
+
     /// Returns the remedy if no hook is running. `deployer`: who deployed the hook's release, if that
     /// is known.
     pub fn remedy(deployer: Option<&ReleaseDeployer>) -> Remedy {
@@ -125,6 +133,15 @@ impl HoldStatus {
             None => remedy,
         }
     }
+}
+
+/// Returns whether a pause has held the node and is over, and no hook is running that releases it:
+/// in mode `observe`, none does.
+pub(crate) fn is_left_by_pause(snapshot: &RolloutSnapshot, node: &ObservedNode) -> bool {
+    let is_released = is_attended(snapshot) && snapshot.settings.mode != Mode::Observe;
+    HoldPurpose::from_node(node, snapshot.settings.driver) == Some(HoldPurpose::Pause)
+        && find_pause(&snapshot.observed, node, snapshot.now).is_none()
+        && !is_released
 }
 
 /// Returns whether a hook or `gpu-rollout abort` is running: it may release nodes, hold more, or

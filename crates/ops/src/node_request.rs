@@ -138,7 +138,7 @@ fn unskip(node: &ObservedNode, driver: Driver) -> RequestedChange {
             ));
         }
         Some(hold::HoldPurpose::Pause) => {
-            return nothing("a pause holds it until `gpu-rollout resume`");
+            return nothing("a pause holds it; `gpu-rollout resume` releases it");
         }
         Some(hold::HoldPurpose::Steer) => {
             return nothing(

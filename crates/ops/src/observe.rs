@@ -86,9 +86,11 @@ impl ObserveError {
             | Self::Call(
                 CallError::Timeout | CallError::Unreachable(_) | CallError::Refused { .. },
             ) => {
-                "check that the cluster answers with `kubectl get nodes`; --timeout sets a longer time limit"
+                "check that the cluster answers: `kubectl get nodes` with the same kubeconfig and context; --timeout sets a longer time limit"
             }
-            Self::Call(_) => "check that the cluster answers with `kubectl get nodes`",
+            Self::Call(_) => {
+                "check that the cluster answers: `kubectl get nodes` with the same kubeconfig and context"
+            }
         }
     }
 }

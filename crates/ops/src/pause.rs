@@ -66,6 +66,15 @@ pub async fn pause_texts(client: &Client) -> Result<BTreeMap<String, String>, Ob
     Ok(read(client).await?)
 }
 
+/// Returns the texts by data key without those of pauses that have ended.
+pub fn texts_in_force(
+    mut texts: BTreeMap<String, String>,
+    now: Timestamp,
+) -> BTreeMap<String, String> {
+    texts.retain(|key, text| !ObservedPause::read(key, text).has_ended(now));
+    texts
+}
+
 /// Returns the pauses with these texts by data key, sorted by key.
 pub fn pauses(texts: &BTreeMap<String, String>) -> Vec<ObservedPause> {
     texts.iter().map(|(key, text)| ObservedPause::read(key, text)).collect()
@@ -165,9 +174,9 @@ pub struct Resumption {
     pub replaced: Vec<ObservedPause>,
 }
 
-/// Resumes rollouts: removes the pauses with these texts by data key and, with `annotations`, the
-/// pause annotations of nodes. Pauses go first, because a running hook would set the holds again.
-/// Then releases the holds that no other pause needs.
+/// Resumes rollouts: removes the pauses with these texts by data key, those that have ended by
+/// themselves and, with `annotations`, the pause annotations of nodes. Pauses go first, because a
+/// running hook would set the holds again. Then releases the holds that no other pause needs.
 ///
 /// # Errors
 /// The pauses could not be written, or the cluster could not be read.
@@ -177,14 +186,18 @@ pub async fn resume(
     (chosen, annotations): (&BTreeMap<String, String>, bool),
     clock: impl Fn() -> Timestamp,
 ) -> Result<Resumption, CommandError> {
-    remove(client, chosen).await.map_err(CommandError::in_write("remove the pause"))?;
+    let now = clock();
+    let mut gone = pause_texts(client).await?;
+    gone.retain(|key, text| ObservedPause::read(key, text).has_ended(now));
+    gone.extend(chosen.clone());
+    remove(client, &gone).await.map_err(CommandError::in_write("remove the pause"))?;
     let left = pauses(&pause_texts(client).await?);
     let releases = |snapshot: &RolloutSnapshot| {
-        let driver = snapshot.settings.driver;
+        let (driver, now) = (snapshot.settings.driver, snapshot.now);
         let of_node = |node: &ObservedNode| {
             let annotated = node.annotations.contains_key(pause::ANNOTATION);
-            let is_paused = left.iter().any(|pause| pause.covers(node))
-                || (!annotations && annotated_pause(node).is_some());
+            let is_paused = left.iter().any(|pause| pause.covers(node, now))
+                || (!annotations && annotated_pause(node, now).is_some());
             let mut patch = NodePatch::for_node(node);
             if annotations && annotated {
                 patch.annotations.insert(pause::ANNOTATION.to_owned(), None);

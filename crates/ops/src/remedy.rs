@@ -180,7 +180,9 @@ fn ours(reason: &UpgradeReason, about: RemedyContext<'_>, plain: Remedy) -> Reme
     let node = about.node();
     match reason {
         // Another user may need the pause, so the command asks. If there are several, it lists them.
-        UpgradeReason::Paused { .. } => plain.run("gpu-rollout resume"),
+        UpgradeReason::Paused { until, is_late, .. } if until.is_none() || *is_late => {
+            plain.run("gpu-rollout resume")
+        }
         UpgradeReason::DriverComing => {
             plain.inspect(format!("kubectl describe daemonset -n {}", about.settings.operator_namespace))
         }

@@ -12,7 +12,7 @@ use super::proposal::ProposalError;
 
 mod summary;
 
-pub use summary::{Quantiles, SimulationSummary, has_failing_drivers, message_without_hint};
+pub use summary::{Quantiles, SimulationSummary, has_failing_drivers};
 
 /// The maximum number of simulated nodes, for which the hook is designed.
 pub const MOST_NODES: usize = 10_000;

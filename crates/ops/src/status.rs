@@ -1,8 +1,6 @@
 //! The status of a rollout: one row per node, and totals of the fleet. Pure. These types define the
 //! format of `gpu-rollout status -o json`.
 
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -10,8 +8,6 @@ use serde::Serialize;
 use contract::exit::ExitCode;
 use contract::record::RunRecord;
 use contract::user_request::UserRequest;
-use observed::Observed;
-use observed::pause::{ObservedPause, annotated_nodes};
 use planner::node::DriverOperands;
 use planner::progress::RolloutPace;
 
@@ -24,13 +20,17 @@ use super::run_phase::RunPhase;
 use super::wait_start::{WaitStart, WaitStartSources};
 
 mod headline;
+mod pauses;
+mod proof;
 mod row;
 mod safe_wait;
 mod totals;
 mod waiting;
 
 pub use headline::{Attention, Headline};
+pub use pauses::{PauseEnd, PauseStatus};
 pub use planner::progress::{LimitUse, NodeStage};
+pub use proof::ProofStatus;
 pub use row::{PluginCondition, state_meaning};
 pub use safe_wait::WaitAnswer;
 pub use totals::{FleetTotals, MissingEta, PoolTotals};
@@ -65,9 +65,12 @@ pub struct RolloutStatus {
     /// The holder of the Lease, which all hooks of the cluster share.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lease_holder: Option<String>,
-    /// The pauses.
+    /// The pauses that have not ended.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pauses: Vec<PauseStatus>,
+    /// How far the new driver is proven; absent: without canaries, ramp and halt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proof: Option<ProofStatus>,
     /// What users asked of the rollout with commands, oldest first: the newest 32.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub requests: Vec<UserRequest>,
@@ -87,47 +90,6 @@ pub struct RolloutStatus {
     pub notes: Vec<String>,
     /// The time of the snapshot.
     pub at: Timestamp,
-}
-
-/// A pause.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct PauseStatus {
-    /// Who paused.
-    pub by: String,
-    /// The reason.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// Label selector of the paused nodes; absent, with `nodes` absent too: all nodes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub selector: Option<String>,
-    /// The paused nodes, if the pause is the annotation `gpu-rollout.dev/pause`.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub nodes: Vec<String>,
-    /// When the pause was set; absent: unknown, as an annotation has no time.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub at: Option<Timestamp>,
-}
-
-impl PauseStatus {
-    fn from_pause(pause: &ObservedPause) -> Self {
-        let ObservedPause { key: _, selector, by, reason, at } = pause.clone();
-        let selector = selector.map(|selector| selector.to_string());
-        Self { by, reason, selector, nodes: Vec::new(), at }
-    }
-
-    /// Returns all pauses of a cluster. Nodes whose annotations have the same reason are one pause.
-    fn all(observed: &Observed) -> Vec<Self> {
-        let mut pauses: Vec<Self> = observed.pauses.iter().map(Self::from_pause).collect();
-        let mut annotated: BTreeMap<Option<String>, Self> = BTreeMap::new();
-        for (node, pause) in annotated_nodes(observed) {
-            let known = annotated.entry(pause.reason.clone());
-            let known = known.or_insert_with(|| Self::from_pause(&pause));
-            known.nodes.push(node.name.clone());
-        }
-        pauses.extend(annotated.into_values());
-        pauses
-    }
 }
 
 /// The current run of the hook, or the last one.
@@ -206,6 +168,10 @@ pub struct BlockingCondition {
     pub since: WaitStart,
     /// Whether the condition can resolve itself.
     pub resolves_itself: bool,
+    /// When it ends by itself: the end of a pause, or the next opening of a maintenance window;
+    /// absent: never, or it is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
     /// Whether it lasts although it can resolve itself: the node is not Ready, its driver keeps
     /// failing, or the whole fleet has waited longer than the grace time.
     pub stalled: bool,
@@ -267,7 +233,8 @@ pub fn status(snapshot: &RolloutSnapshot) -> RolloutStatus {
             .as_ref()
             .filter(|holder| holder.until.is_none_or(|until| until > snapshot.now))
             .map(|holder| holder.name.clone()),
-        pauses: PauseStatus::all(observed),
+        pauses: PauseStatus::all(observed, snapshot.now),
+        proof: ProofStatus::of(snapshot),
         requests: snapshot.record.requests.clone(),
         totals,
         fleet_wait_limit_seconds: waiting::fleet_wait_limit(&snapshot.settings),

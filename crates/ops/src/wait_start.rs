@@ -105,7 +105,10 @@ impl WaitStartSources<'_> {
             Reason::Upgrading(
                 UpgradeReason::Refused(_)
                 | UpgradeReason::Soak { .. }
-                | UpgradeReason::OutsideWindow { .. },
+                | UpgradeReason::OutsideWindow { .. }
+                | UpgradeReason::CanariesFirst { .. }
+                | UpgradeReason::RampStep { .. }
+                | UpgradeReason::StepSoak { .. },
             ) => WaitStart::from_timestamp(own().or_else(|| self.queued_since(node))),
             // The state that follows from the ready driver pod is not always written.
             Reason::Upgrading(UpgradeReason::Validating { .. }) => {

@@ -11,6 +11,7 @@ pub mod device_plugin;
 pub mod dra_plugin;
 pub mod dra_staleness;
 pub mod drive_upgrade;
+pub mod gather;
 pub mod hold;
 pub mod memory;
 pub mod node;

@@ -9,6 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use contract::record::baseline::Baseline;
 use contract::record::cohort::Cohort;
+use contract::record::proof::DriverProof;
 use contract::record::{
     MOST_INTERRUPTIONS, NodeOutcome, NodeRecord, PluginReplacement, RecordedFleetWait,
     RecordedPluginConfig, ReplacedPodKind,
@@ -87,6 +88,11 @@ pub struct RunMemory {
     pub settled_version: Option<String>,
     /// The fleet at the start of the run.
     pub baseline: Option<Arc<Baseline>>,
+    /// How far the driver of the rollout is proven. `None`: it needs no proof, or no node has needed
+    /// an upgrade.
+    pub proof: Option<Arc<DriverProof>>,
+    /// The driver of the fleet when a run last succeeded; `None` if unknown.
+    pub proven_driver: Option<String>,
     /// The baseline of the previous run, if that run did not succeed.
     pub earlier_baseline: Option<Arc<Baseline>>,
     /// Since when operands that were failing before the run have been ready, by node and DaemonSet.

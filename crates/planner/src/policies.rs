@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use contract::budget::FleetPace;
+use contract::budget::{FleetPace, StepPace};
 use contract::count::Count;
 use contract::driver::Driver;
 use contract::names;
@@ -273,6 +273,7 @@ pub fn controller_pace(policy: &Policy, settings: &Settings, nodes: usize) -> Fl
         per_node_seconds: settings.per_node_seconds,
         soak_seconds: 0,
         closed_seconds: 0,
+        steps: StepPace::default(),
     }
 }
 

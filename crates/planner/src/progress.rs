@@ -247,14 +247,27 @@ impl NodeProgress<'_> {
             && self.wait.as_ref().is_none_or(|wait| wait.reason.waits_for_turn())
     }
 
+    /// Returns whether the node waits for a step of the proof. Nothing measures how long a step
+    /// takes.
+    fn waits_for_proof(&self) -> bool {
+        let is_step = |reason: &Reason| matches!(reason, Reason::Upgrading(reason) if reason.waits_for_proof());
+        self.wait.as_ref().is_some_and(|wait| is_step(&wait.reason))
+    }
+
     /// Returns the start of what the pace measures. A wait that needs no slot, such as for the
-    /// container toolkit, is measured from its own start.
+    /// container toolkit, is measured from its own start. A paused upgrade starts again when its
+    /// pause ends.
     fn clock_start(&self) -> Option<Timestamp> {
         if self.stage == NodeStage::Pending {
             self.waits_since.filter(|_| !self.is_queued())
         } else {
-            self.started
+            self.started.max(self.started.and(self.paused_until()))
         }
+    }
+
+    /// Returns when the pause ends for which the node waits, if it ends by itself.
+    fn paused_until(&self) -> Option<Timestamp> {
+        self.wait.as_ref()?.reason.paused_until()
     }
 
     /// Returns whether the node failed and keeps its slot, as it does for NVIDIA's controller.
@@ -378,15 +391,19 @@ impl PoolProgress<'_, '_> {
         } else {
             (0, &[][..])
         };
+        let mut queued: Vec<(&str, Option<Timestamp>)> = nodes()
+            .filter(|progress| {
+                progress.is_queued() && progress.moves && !progress.waits_for_proof()
+            })
+            .map(|progress| (progress.node.name.as_str(), progress.paused_until()))
+            .collect();
+        queued.sort_by_key(|(_, paused_until)| *paused_until);
         let fleet = FleetProgress {
             moving: moving
                 .into_iter()
-                .filter_map(|progress| Some((progress.node.name.as_str(), progress.started?)))
+                .filter_map(|progress| Some((progress.node.name.as_str(), progress.clock_start()?)))
                 .collect(),
-            queued: nodes()
-                .filter(|progress| progress.is_queued() && progress.moves)
-                .map(|progress| progress.node.name.as_str())
-                .collect(),
+            queued,
             stuck: (stuck.len() + failed).max(parallel - room),
             parallel,
             free_since: self.slots_free_since(soak_seconds).unwrap_or(now),

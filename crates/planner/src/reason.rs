@@ -17,7 +17,7 @@ pub mod upgrade;
 
 pub use class::{
     FAILURE_BUDGET_SPENT, NO_TIME_LEFT, OPERATOR_ACTING, OPERATOR_NOT_LEADING, OPERATOR_NOT_SEEN,
-    PAUSED,
+    OUTSIDE_WINDOW, PAUSED,
 };
 pub use node_wait::Wait;
 pub use operand::OperandName;

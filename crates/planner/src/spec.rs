@@ -2,6 +2,8 @@
 //! observedGeneration, and stays `ready` for seconds after an edit. The templates of the DaemonSets
 //! show it: they must carry the spec.
 
+use std::collections::BTreeSet;
+
 use contract::driver::Driver;
 use contract::names;
 use contract::operand::Operand;
@@ -229,6 +231,21 @@ pub fn driver_daemon_sets(observed: &Observed, driver: Driver) -> Vec<&ObservedD
         Driver::Ofed => ofed::daemon_sets(observed).collect(),
         Driver::DaemonSet => daemon_set::daemon_sets(observed).collect(),
     }
+}
+
+/// Returns what the proof of a driver is about: the images of its DaemonSets.
+pub fn driver_identity(observed: &Observed, driver: Driver) -> String {
+    let container = driver.traits().container;
+    let images: BTreeSet<&str> = driver_daemon_sets(observed, driver)
+        .into_iter()
+        .flat_map(|daemon_set| {
+            let own = daemon_set.images.get(container).into_iter();
+            let every = daemon_set.images.values().filter(|_| container.is_empty());
+            own.chain(every)
+        })
+        .map(String::as_str)
+        .collect();
+    images.into_iter().collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the DaemonSets of the GPU driver, of a ClusterPolicy or of NVIDIADrivers.

@@ -22,7 +22,7 @@ pub use node_scheduling::{
     TolerationOperator,
 };
 pub use policy::{
-    RecipeDrain, RecipeOfedUpgradePolicy, RecipePodDeletion, RecipeUpgradePolicy,
+    RecipeCanary, RecipeDrain, RecipeOfedUpgradePolicy, RecipePodDeletion, RecipeUpgradePolicy,
     RecipeWaitForCompletion,
 };
 pub use rollout::{DraRollout, DriverRollout, GpuDriverRollout, OfedDriverRollout, RecipeRollout};

@@ -26,6 +26,7 @@ pub mod modes;
 mod moved_objects;
 mod node_scheduling;
 pub mod ofed;
+mod proof;
 pub mod rollout;
 mod scalars;
 pub(crate) mod secrets;
@@ -53,6 +54,7 @@ pub fn check(
     rollout::check(&subject, findings);
     ofed::check(&subject, findings);
     modes::check(&subject, findings);
+    proof::check(&subject, findings);
     metrics::check(&subject, findings);
     manifests::check(&subject, findings);
     kustomize::check(&subject, findings);

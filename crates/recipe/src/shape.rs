@@ -4,6 +4,7 @@ use super::rules::cluster;
 use super::schema::{TypeShape, unquoted};
 use contract::count::Count;
 use contract::duration::Duration;
+use contract::proof::{RAMP_HINT, RampShare};
 use contract::window::MaintenanceWindow;
 use diagnostics::diagnostic::Diagnostic;
 use diagnostics::nearest::did_you_mean;
@@ -279,6 +280,10 @@ impl ShapeCheck<'_> {
                 let error = text.parse::<MaintenanceWindow>().err();
                 error.map(|error| (error.to_string(), Some(error.hint())))
             }
+            Some("RampShare") => {
+                let error = text.parse::<RampShare>().err();
+                error.map(|error| (error.to_string(), Some(RAMP_HINT)))
+            }
             Some(_) | None if text.is_empty() => Some(("must not be empty".to_owned(), None)),
             Some(_) | None => None,
         };
@@ -294,6 +299,7 @@ impl ShapeCheck<'_> {
         let expected = match shape.name() {
             Some("Duration") => "a duration such as `90s`, `12m` or `1h30m`",
             Some("Count") => "a number such as `3` or a percentage such as `25%`",
+            Some("RampShare") => "a percentage from `1%` to `100%`",
             Some(_) | None if shape.takes("object") => "a map",
             Some(_) | None if shape.takes("array") => "a list",
             Some(_) | None if shape.takes("integer") => "an integer",
@@ -312,6 +318,15 @@ impl ShapeCheck<'_> {
             // negative, has a fraction or is a boolean.
             YamlValue::Number(_) | YamlValue::Bool(_) if shape.name() == Some("Duration") => {
                 Some("write a duration with a unit, such as `5m`".to_owned())
+            }
+            YamlValue::Number(number)
+                if shape.name() == Some("RampShare")
+                    && number.as_u64().is_some_and(|number| (1..=100).contains(&number)) =>
+            {
+                Some(format!("add a percent sign: `{written}%`"))
+            }
+            YamlValue::Number(_) | YamlValue::Bool(_) if shape.name() == Some("RampShare") => {
+                Some(RAMP_HINT.to_owned())
             }
             YamlValue::Number(_) | YamlValue::Bool(_) if shape.takes("string") => {
                 Some(format!("quote it, so that YAML does not change it: `\"{written}\"`"))

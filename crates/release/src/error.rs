@@ -172,6 +172,8 @@ pub enum PlanError {
     TooLong {
         /// The driver's key below `rollout`.
         driver: &'static str,
+        /// Whether soaks or maintenance windows are a part of it.
+        pauses: bool,
         /// How the time was computed.
         explanation: String,
     },
@@ -198,7 +200,10 @@ impl PlanError {
             Self::EndlessWait(driver) => Some(format!(
                 "set `rollout.{driver}.policy.waitForCompletion.timeout` to the longest time that a job may delay its node, such as `2h`"
             )),
-            Self::TooLong { driver, .. } => Some(format!(
+            Self::TooLong { driver, pauses: true, .. } => Some(format!(
+                "shorten the soaks, take fewer steps, or open longer windows below `rollout.{driver}.policy`; or shorten `rollout.{driver}.perNode`, or raise the limits below `rollout.{driver}.policy`"
+            )),
+            Self::TooLong { driver, pauses: false, .. } => Some(format!(
                 "shorten `rollout.{driver}.perNode`, raise the limits below `rollout.{driver}.policy`, or `daemonsets.rollingUpdate.maxUnavailable` in the GPU Operator's values"
             )),
             Self::ZeroUnavailable(_) => Some("set `maxUnavailable: 1` for one node at a time".to_owned()),

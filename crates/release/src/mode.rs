@@ -7,6 +7,7 @@ use contract::count::Count;
 use contract::driver::Driver;
 use contract::duration::Duration;
 use contract::policy::{self, Policy, UpgradeSettings};
+use contract::proof::Canary;
 use contract::settings::Mode;
 use recipe::model::{RecipeRollout, RecipeUpgradePolicy};
 
@@ -52,6 +53,9 @@ pub fn upgrade(rollout: &RecipeRollout, driver: Driver) -> UpgradeSettings {
         attempts: asked.attempts.unwrap_or(default.attempts),
         soak_seconds: asked.soak.map_or(default.soak_seconds, Duration::as_secs),
         windows: asked.windows,
+        canary: asked.canary.as_ref().map(Canary::from),
+        ramp: asked.ramp,
+        halt: asked.halt,
         topology: asked.topology,
         foreign_cordon: asked.foreign_cordon.unwrap_or(default.foreign_cordon),
         extra_consumers: asked.extra_consumers,
@@ -116,6 +120,7 @@ fn policy_values(upgrade: &UpgradeSettings) -> Value {
     let (deletion, draining) =
         (pod_deletion.clone().unwrap_or_default(), drain.clone().unwrap_or_default());
     let topology = upgrade.topology.as_ref();
+    let (canary, halt) = (upgrade.canary.as_ref(), upgrade.halt);
     json!({
         "policy": {
             "maxParallelUpgrades": max_parallel_upgrades,
@@ -142,6 +147,16 @@ fn policy_values(upgrade: &UpgradeSettings) -> Value {
         "attempts": upgrade.attempts,
         "soakSeconds": upgrade.soak_seconds,
         "windows": upgrade.windows,
+        "canary": {
+            "nodes": canary.map_or(0, |canary| canary.nodes),
+            "per": canary.map(|canary| canary.per.clone()).unwrap_or_default(),
+            "soakSeconds": canary.map_or(0, |canary| canary.soak_seconds),
+        },
+        "ramp": upgrade.ramp,
+        "halt": {
+            "failedProofs": halt.map_or(0, |halt| halt.failed_proofs),
+            "failedNodes": halt.and_then(|halt| halt.failed_nodes).unwrap_or(0),
+        },
         "topology": {
             "label": topology.map_or("", |topology| &topology.label),
             "maxUnavailable": topology.map_or(Count::Number(1), |topology| topology.max_unavailable),

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::{PlanError, mode, values};
 use catalog::lookup;
-use contract::budget::{FleetPace, OVERHEAD_SECONDS, deployer_timeout_seconds};
+use contract::budget::{FleetPace, OVERHEAD_SECONDS, StepPace, deployer_timeout_seconds};
 use contract::count::{Count, CountError};
 use contract::driver::Driver;
 use contract::duration::Duration;
@@ -96,6 +96,7 @@ pub(super) fn budget(
         per_node_seconds,
         soak_seconds: 0,
         closed_seconds: 0,
+        steps: StepPace::default(),
     };
     let upgrade = ours.map_or(vendors, |upgrade| upgrade.fleet(nodes, per_node_seconds));
     let slowest = paced_tasks(pace, upgrade)?
@@ -109,7 +110,8 @@ pub(super) fn budget(
     let seconds = slowest.fleet.budget_seconds();
     let explanation = slowest.explanation(wait);
     if seconds > MAX_SECONDS {
-        return Err(PlanError::TooLong { driver: pace.key(), explanation });
+        let pauses = slowest.pauses();
+        return Err(PlanError::TooLong { driver: pace.key(), pauses, explanation });
     }
     Ok(TimeBudget { seconds, per_node_seconds, explanation })
 }
@@ -131,6 +133,7 @@ fn paced_tasks(pace: DriverPace<'_>, upgrade: FleetPace) -> Result<Vec<PacedTask
         per_node_seconds,
         soak_seconds: 0,
         closed_seconds: 0,
+        steps: StepPace::default(),
         nodes: upgrade.nodes,
     };
     let (dra, plugins) = (DraSettings::default(), DevicePluginSettings::default());
@@ -156,6 +159,12 @@ fn paced_tasks(pace: DriverPace<'_>, upgrade: FleetPace) -> Result<Vec<PacedTask
 }
 
 impl PacedTask {
+    /// Returns whether soaks or maintenance windows are a part of the time that it takes.
+    fn pauses(&self) -> bool {
+        let FleetPace { soak_seconds, closed_seconds, steps, .. } = self.fleet;
+        soak_seconds > 0 || closed_seconds > 0 || steps.soaks_seconds() > 0
+    }
+
     /// Explains the time that it takes. `wait`: seconds of each node's upgrade that are for its
     /// jobs.
     fn explanation(&self, wait: u64) -> String {
@@ -166,8 +175,9 @@ impl PacedTask {
             String::new()
         };
         let soak = Duration::from_secs(fleet.soak_seconds);
-        let pauses =
+        let soaks =
             if fleet.soak_seconds > 0 { format!(", {soak} between them") } else { String::new() };
+        let pauses = soaks + &explained_steps(fleet.steps);
         let windows = if fleet.closed_seconds > 0 {
             format!(
                 ", at most {} of waiting for maintenance windows",
@@ -186,6 +196,22 @@ impl PacedTask {
             Duration::from_secs(OVERHEAD_SECONDS),
         )
     }
+}
+
+/// Explains what the steps add; empty if there is only one.
+fn explained_steps(steps: StepPace) -> String {
+    let StepPace { canaries, following, more_waves: _, soak_seconds } = steps;
+    if following == 0 {
+        return String::new();
+    }
+    let first = match canaries {
+        0 => String::new(),
+        1 => " (first 1 canary)".to_owned(),
+        canaries => format!(" (first up to {canaries} canaries)"),
+    };
+    let soak = Duration::from_secs(soak_seconds);
+    let soaks = if soak_seconds > 0 { format!(" with {soak} between them") } else { String::new() };
+    format!(", {} steps{first}{soaks}", following + 1)
 }
 
 /// The limits of the effective policy.

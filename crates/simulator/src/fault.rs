@@ -58,8 +58,10 @@ pub enum Fault {
     Maintenance(String, u64),
     /// A pod of a workload is bound to a node, even if the node is cordoned.
     PodComes(String, String),
-    /// A user pauses the fleet for this time in milliseconds.
+    /// A user pauses the fleet, and resumes it after this time in milliseconds.
     Pause(u64),
+    /// A user pauses the fleet with a pause that ends by itself after this time in milliseconds.
+    Freeze(u64),
     /// Admission of the hook's writes to a node changes. `None`: it admits all of them again.
     Admission(String, Option<WriteAdmission>),
 }
@@ -139,6 +141,7 @@ impl fmt::Display for Fault {
             Self::Admission(node, Some(admission)) => write!(out, "{node}: {admission}"),
             Self::Admission(node, None) => write!(out, "{node}: admission denies nothing any more"),
             Self::Pause(time) => write!(out, "the fleet is paused{}", FaultDuration(&Some(*time))),
+            Self::Freeze(time) => write!(out, "the fleet is frozen{}", FaultDuration(&Some(*time))),
         }
     }
 }

@@ -73,6 +73,8 @@ impl FoundNode {
                 node.annotations.remove(noted);
             }
         }
+        // A prediction is about the time after the pause.
+        node.annotations.remove(contract::pause::ANNOTATION);
         // The driver manager pauses operands during an upgrade and resumes them afterwards.
         let paused: Vec<String> = node
             .labels

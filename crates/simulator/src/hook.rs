@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use contract::count::Count;
 use contract::task::Task;
 use planner::decide::{Action, Decision, Planner, decide};
+use planner::gather::gather_time;
 use planner::hold;
 
 use super::caches::WorldChange;
@@ -21,8 +22,6 @@ use super::setup::SimulationSetup;
 
 /// Number of characters shown before and after a difference.
 const AROUND: usize = 150;
-/// How long the hook gathers changes, in milliseconds, as its real loop does.
-const GATHER: u64 = 150;
 /// Number of nodes that the hook writes to at the same time, as its real loop does.
 const AT_ONCE: usize = 8;
 /// Number of decisions without progress of time from which the engine counts as looping.
@@ -183,11 +182,17 @@ impl SimulatedHook {
             .schedule_at(at.max(context.now()), WorldEvent::Decide(self.process, self.appointment));
     }
 
+    /// Returns for how many milliseconds the hook gathers changes, as its real loop does.
+    fn gather(&self) -> u64 {
+        let time = gather_time(self.state.caches.observed.nodes.len());
+        u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+    }
+
     fn note_change(&mut self, context: &mut SimulationContext<'_>) {
         if self.calls > 0 {
             self.has_changed = true;
         } else {
-            self.appoint(context.now() + GATHER, context);
+            self.appoint(context.now() + self.gather(), context);
         }
     }
 

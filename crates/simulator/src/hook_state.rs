@@ -80,10 +80,14 @@ impl HookState {
         let memory = &mut self.memory;
         let nodes = std::mem::take(&mut memory.nodes);
         let (cohort, baseline) = (memory.cohort.take(), memory.baseline.take());
+        // The record is written before the actions that depend on it.
+        let (proof, proven_driver) = (memory.proof.take(), memory.proven_driver.take());
         *memory = RunMemory {
             cohort,
             nodes,
             baseline,
+            proof,
+            proven_driver,
             own,
             ..RunMemory::new(memory.started_at, memory.deadline)
         };
@@ -92,7 +96,9 @@ impl HookState {
     /// Returns the memory of a run that follows the last one.
     fn following_memory(&mut self, now: u64) -> RunMemory {
         let nodes = std::mem::take(&mut self.memory.nodes);
-        RunMemory::following(&nodes, timestamp(now), deadline(&self.settings, now))
+        let (proof, proven_driver) = (self.memory.proof.take(), self.memory.proven_driver.take());
+        let following = RunMemory::following(&nodes, timestamp(now), deadline(&self.settings, now));
+        RunMemory { proof, proven_driver, ..following }
     }
 
     /// Starts a new Job. Its number is part of the trigger digest, so the digest changes.

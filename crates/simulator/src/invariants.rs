@@ -18,6 +18,9 @@ mod end;
 mod patches;
 mod pods;
 
+/// Milliseconds by which the hook may miss a time: its clock may be off, and a patch takes time.
+const CLOCK_MARGIN: u64 = 60_000;
+
 /// Returns the record of the hook's own upgrade on a node.
 fn record(node: &ObservedNode, driver: Driver) -> Option<UpgradeRecord> {
     read(node, driver.traits()).record().map(|record| record.as_ref().clone())
@@ -44,6 +47,11 @@ impl<'w> InvariantChecker<'w, '_> {
         } else {
             self.context.report.races += 1;
         }
+    }
+
+    /// Whether a pause covers the fleet, and will for the time by which the hook may miss its end.
+    fn is_paused(&self) -> bool {
+        self.cluster.pauses.is_in_force(self.context.now().saturating_add(CLOCK_MARGIN))
     }
 
     fn driver_kind(&self) -> Driver {

@@ -1,5 +1,7 @@
 //! The effects of `gpu-rollout pause` and `resume`.
 
+use contract::settings::Mode;
+use jiff::Timestamp;
 use observed::pause::{HOLD, ObservedPause, has_hold};
 use planner::action::NodePatch;
 use planner::hold;
@@ -19,8 +21,14 @@ impl FleetPauses {
         &self.0
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// Whether a pause covers the fleet at this time, in milliseconds.
+    pub(super) fn is_in_force(&self, now: u64) -> bool {
+        self.0.iter().any(|pause| !pause.has_ended(timestamp(now)))
+    }
+
+    /// Whether a pause ends by itself after this time, in milliseconds.
+    pub(super) fn will_end(&self, now: u64) -> bool {
+        self.0.iter().any(|pause| pause.until.is_some() && !pause.has_ended(timestamp(now)))
     }
 
     fn publish(&self, context: &mut SimulationContext<'_>) {
@@ -33,7 +41,7 @@ impl FleetPauses {
         context.has_controller() && !context.setup.settings.mode.decides()
     }
 
-    /// Pauses the fleet for this time.
+    /// Pauses the fleet for this time, until a user resumes it.
     pub(super) fn start(
         &mut self,
         milliseconds: u64,
@@ -41,16 +49,42 @@ impl FleetPauses {
         context: &mut SimulationContext<'_>,
     ) {
         let key = format!("at-{}", context.now());
-        let at = timestamp(context.now());
+        self.add(key.clone(), None, context);
+        context.after(milliseconds, WorldEvent::PauseEnds(key));
+        Self::hold(nodes, context);
+    }
+
+    /// Pauses the fleet for this time, after which the pause ends by itself. In mode `observe`, the
+    /// hook writes to no node, so a user releases the holds.
+    pub(super) fn freeze(
+        &mut self,
+        milliseconds: u64,
+        nodes: &mut SimulatedNodes,
+        context: &mut SimulationContext<'_>,
+    ) {
+        let key = format!("freeze-at-{}", context.now());
+        let until = timestamp(context.now().saturating_add(milliseconds));
+        self.add(key.clone(), Some(until), context);
+        if context.setup.settings.mode == Mode::Observe {
+            context.after(milliseconds, WorldEvent::PauseEnds(key));
+        }
+        Self::hold(nodes, context);
+    }
+
+    fn add(&mut self, key: String, until: Option<Timestamp>, context: &mut SimulationContext<'_>) {
         self.0.push(ObservedPause {
-            key: key.clone(),
+            key,
             selector: None,
             by: "ada@example.com".to_owned(),
             reason: None,
-            at: Some(at),
+            at: Some(timestamp(context.now())),
+            until,
         });
         self.publish(context);
-        context.after(milliseconds, WorldEvent::PauseEnds(key));
+    }
+
+    /// Puts holds on nodes, as `gpu-rollout pause` does.
+    fn hold(nodes: &mut SimulatedNodes, context: &mut SimulationContext<'_>) {
         if Self::holds_nodes(context) {
             let driver = context.setup.settings.driver;
             let free = nodes.observed().filter(|node| hold::can_be_held(node, driver));
@@ -69,7 +103,7 @@ impl FleetPauses {
     ) {
         self.0.retain(|pause| pause.key != key);
         self.publish(context);
-        if self.is_empty() && Self::holds_nodes(context) {
+        if !self.is_in_force(context.now()) && Self::holds_nodes(context) {
             let driver = context.setup.settings.driver;
             let held = nodes.observed().filter(|node| has_hold(node, driver));
             let patches: Vec<NodePatch> = held.map(|node| hold::released(node, driver)).collect();

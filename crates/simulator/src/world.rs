@@ -276,6 +276,9 @@ impl<'a> World<'a> {
             Fault::Pause(milliseconds) => {
                 cluster.pauses.start(milliseconds, &mut cluster.nodes, context);
             }
+            Fault::Freeze(milliseconds) => {
+                cluster.pauses.freeze(milliseconds, &mut cluster.nodes, context);
+            }
         }
     }
 }

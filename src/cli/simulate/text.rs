@@ -9,7 +9,7 @@ use contract::duration::Duration;
 use contract::exit::ExitCode;
 use contract::record::Verdict;
 use contract::settings::Settings;
-use ops::simulation::{Quantiles, SimulationSummary, has_failing_drivers, message_without_hint};
+use ops::simulation::{Quantiles, SimulationSummary, has_failing_drivers};
 use planner::policies::controller_pace;
 use simulator::report::SimulationReport;
 use simulator::timeline;
@@ -25,7 +25,14 @@ pub(super) fn summary_text(
     settings: &Settings,
 ) -> String {
     let SimulationSummary {
-        mode, nodes, budget_seconds, seconds, unavailable, pods_evicted, ..
+        mode,
+        nodes,
+        budget_seconds,
+        seconds,
+        unavailable,
+        pods_evicted,
+        nodes_reached,
+        ..
     } = summary;
     let length = |seconds: u64| Duration::from_secs(seconds).to_string();
     let limit = settings.upgrade.policy.max_unavailable.unwrap_or(Count::Percent(100));
@@ -64,13 +71,20 @@ pub(super) fn summary_text(
         limit.resolve(*nodes)
     );
     let _ = writeln!(text, "evicted      {} pods", range(*pods_evicted));
+    let replaced = range(*nodes_reached);
+    let _ = writeln!(
+        text,
+        "replaced     the driver on {replaced} of {}, whether it works or not",
+        with_noun(*nodes, "node")
+    );
     let _ = writeln!(text, "ended        {}", ends.join(", "));
     if let Some((report, failed)) = reports
         .iter()
         .filter_map(|report| Some((report, report.verdict.as_ref()?)))
         .find(|(_, verdict)| verdict.code != ExitCode::Success)
     {
-        let _ = writeln!(text, "             {}", message_without_hint(failed));
+        let seed = report.seed;
+        let _ = writeln!(text, "             seed {seed}: {}", failed.message_without_hint());
         if failed.code == ExitCode::Budget {
             let hint = if has_failing_drivers(report) { NO_MORE_TIME } else { MORE_TIME };
             let _ = writeln!(text, "             hint: {hint}");

@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 
 use bundle::write;
 use contract::policy::{PodDeletionPolicy, UpgradeSettings};
+use contract::proof::{Canary, Halt};
 use contract::settings::{DraRequired, Settings};
 use deployer::layout::{folders, values_of};
 use release::Release;
@@ -237,4 +238,17 @@ fn check_upgrade(found: &UpgradeSettings, said: Option<&Value>, release: &str) {
     }
     assert_eq!(json!(found.extra_consumers), said["extraConsumers"], "{release}");
     assert_eq!(json!(found.windows), said["windows"], "{release}");
+    let canary = found.canary.clone().unwrap_or(Canary { nodes: 0, ..Canary::default() });
+    assert_eq!(
+        json!({"nodes": canary.nodes, "per": canary.per, "soakSeconds": canary.soak_seconds}),
+        said["canary"],
+        "{release}"
+    );
+    assert_eq!(json!(found.ramp), said["ramp"], "{release}");
+    let halt = found.halt.unwrap_or(Halt { failed_proofs: 0, failed_nodes: None });
+    assert_eq!(
+        json!({"failedProofs": halt.failed_proofs, "failedNodes": halt.failed_nodes.unwrap_or(0)}),
+        said["halt"],
+        "{release}"
+    );
 }

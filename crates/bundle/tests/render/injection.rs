@@ -55,7 +55,7 @@ fn fields() -> Vec<Field> {
             let word = shape.words().and_then(|words| words[0].as_str().map(str::to_owned));
             let example = match (shape.name(), shape.grammar()) {
                 (Some("Duration"), _) => "2h".to_owned(),
-                (Some("Count"), _) => "20%".to_owned(),
+                (Some("Count" | "RampShare"), _) => "20%".to_owned(),
                 (Some("MaintenanceWindow"), _) => "daily 00:00-24:00 UTC".to_owned(),
                 _ if path.iter().any(|key| key == "after") => "gpu-operator".to_owned(),
                 (_, Some("line" | "text")) => PLACEHOLDER.to_owned(),

@@ -10,7 +10,7 @@ use contract::record::{NodeOutcome, NodeRecord};
 use contract::settings::Settings;
 use observed::Observed;
 use observed::named::Named;
-use observed::pause::annotated_nodes;
+use observed::pause::{annotated_nodes, pauses_in_force};
 use planner::decide::Decision;
 use planner::drive_upgrade::record::{NodeRecordState, read};
 use planner::policies::NodePools;
@@ -72,8 +72,9 @@ impl FleetSnapshot {
     pub(super) fn add_to(&self, samples: &mut MetricSamples, settings: &Settings, now: Timestamp) {
         samples.add(&table::RUN_START, [], seconds(self.started_at));
         samples.add(&table::RUN_DEADLINE, [], seconds(self.deadline));
-        let annotated = usize::from(annotated_nodes(&self.observed).next().is_some());
-        samples.add(&table::PAUSES, [], number(self.observed.pauses.len() + annotated));
+        let annotated = usize::from(annotated_nodes(&self.observed, now).next().is_some());
+        let pauses = pauses_in_force(&self.observed, now).count() + annotated;
+        samples.add(&table::PAUSES, [], number(pauses));
         let decided = self.decided();
         let nodes = decided.progress(&self.observed, settings.driver);
         for stage in NodeStage::ALL {

@@ -4,6 +4,7 @@
 //! without a hold as soon as the operator acts.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -24,10 +25,13 @@ use planner::write_refusals::WriteRefusals;
 
 use super::refused_request_timers::{RequestKind, refused as refused_request};
 use super::write_results::WriteResults;
-use super::{LONGEST_GATHER, RETRY, StepEnd, interrupted};
+use super::{RETRY, StepEnd, interrupted};
 use crate::run_caches::{HISTORY_WENT_BACK, RunCaches};
 use crate::{EndReason, HookProcess, RunEnd};
 
+/// How long the task gathers changes before it looks for nodes without a hold. The operator waits
+/// for this task.
+const GATHER: Duration = Duration::from_millis(150);
 /// How many refused nodes are in the reasons of the verdict.
 const NAMED: usize = 3;
 
@@ -89,7 +93,7 @@ impl NodeHold<'_> {
             }
             tokio::select! {
                 () = hook.shutdown.requested() => {}
-                () = watches.changed() => tokio::time::sleep(LONGEST_GATHER).await,
+                () = watches.changed() => tokio::time::sleep(GATHER).await,
                 () = tokio::time::sleep(RETRY) => {}
             }
         }

@@ -1,6 +1,7 @@
 //! Writes the run record: before the actions of a decision, as one patch, and only when it is due.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -9,13 +10,14 @@ use contract::exit::ExitCode;
 use contract::record::{NodeRecord, RECORD_FORMAT_VERSION, RecordedFleetWait, RunRecord, Verdict};
 use contract::settings::Settings;
 use contract::task::Task;
+use contract::user_request::{RequestCommand, UserRequest};
 use kube_io::record::{RecordError, RecordStore, StoredRecord};
 use observed::Observed;
 use observed::named::Named;
 use planner::decide::{Action, Decision};
 use planner::hold::operator_version;
 use planner::memory::{AssessmentPeriod, RunMemory};
-use planner::spec::fingerprint;
+use planner::spec::{driver_identity, fingerprint};
 
 use crate::clock::later;
 use crate::start::read;
@@ -48,6 +50,8 @@ impl RecordWriter {
             operator_version: None,
             baseline_nodes: None,
             baseline: None,
+            proof: None,
+            proven_driver: None,
             fleet_wait: None,
             assessed_since: None,
             interruptions: Vec::new(),
@@ -83,6 +87,7 @@ impl RecordWriter {
             configs: memory.configs.clone(),
             cohort: memory.cohort.clone(),
             baseline,
+            proof: memory.proof.as_deref().cloned(),
             fleet_wait: fleet_wait(memory),
             assessed_since: memory.assessed.since,
             interruptions: memory.interruptions.clone(),
@@ -103,6 +108,8 @@ impl RecordWriter {
             run.specs = fingerprint(observed);
             if verdict.code == ExitCode::Success {
                 run.operator_version = operator_version(observed, settings);
+                run.proven_driver = Some(driver_identity(observed, settings.driver));
+                run.proof = None;
             }
         }
         self.store.write(&run, &decision.memory.nodes).await?;
@@ -144,9 +151,15 @@ fn continue_run(
     now: Timestamp,
 ) -> Result<(RunMemory, bool), Verdict> {
     // Requests are the commands' entries: the hook keeps what it finds in the ConfigMap.
-    let StoredRecord { run: stored, nodes, requests: _ } = record;
+    let StoredRecord { run: stored, nodes, requests } = record;
     let configs = stored.as_ref().map(|stored| stored.configs.clone()).unwrap_or_default();
     run.operator_version = stored.as_ref().and_then(|stored| stored.operator_version.clone());
+    run.proven_driver = stored.as_ref().and_then(|stored| stored.proven_driver.clone());
+    let mut proof = stored.as_ref().and_then(|stored| stored.proof.clone());
+    let is_resume = |request: &&UserRequest| request.command == RequestCommand::Resume;
+    if let Some((proof, request)) = proof.as_mut().zip(requests.iter().rev().find(is_resume)) {
+        proof.resume(request.at);
+    }
     let again = stored.as_ref().is_some_and(|stored| stored.job == run.job);
     let memory = match stored {
         Some(stored) if again => {
@@ -191,6 +204,8 @@ fn continue_run(
     let mut memory = RunMemory {
         configs,
         settled_version: run.operator_version.clone(),
+        proof: proof.map(Arc::new),
+        proven_driver: run.proven_driver.clone(),
         taken_over_at: now,
         ..memory
     };
@@ -263,8 +278,11 @@ impl RecordSchedule {
         let ends = || ends_node(before, &decision.memory);
         let waits_for_other = before.fleet_waiting != decision.memory.fleet_waiting
             || before.assessed.has_ended != decision.memory.assessed.has_ended;
+        // A later process must start the same canaries.
+        let proves = before.proof != decision.memory.proof;
         !self.gathers
             || first
+            || proves
             || waits_for_other
             || decision.verdict.is_some()
             || decision.actions.iter().any(replaces)
@@ -285,7 +303,6 @@ fn ends_node(before: &RunMemory, now: &RunMemory) -> bool {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
-    use std::sync::Arc;
 
     use contract::record::{MOST_INTERRUPTIONS, NodeOutcome, RecordedPluginConfig};
     use planner::waits::Waits;
@@ -315,6 +332,8 @@ mod tests {
             operator_version: Some("v1".to_owned()),
             baseline_nodes: None,
             baseline: Some(Arc::default()),
+            proof: None,
+            proven_driver: None,
             fleet_wait: None,
             assessed_since: None,
             interruptions: Vec::new(),

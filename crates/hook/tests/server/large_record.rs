@@ -95,6 +95,8 @@ fn run(job: &str, nodes: usize) -> RunRecord {
         operator_version: None,
         baseline_nodes: Some(nodes),
         baseline: Some(baseline(&uids).into()),
+        proof: None,
+        proven_driver: None,
         fleet_wait: None,
         assessed_since: None,
         interruptions: Vec::new(),

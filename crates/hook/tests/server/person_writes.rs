@@ -1,16 +1,21 @@
 //! Writes of `pause`, `resume` and `skip`. Of failing writes, exit code and message must be those
 //! of the cause, not of failed upgrades. Pauses of different users must not replace each other.
 
+use std::collections::BTreeMap;
+
 use contract::driver::Driver;
 use contract::exit::ExitCode;
 use contract::names;
 use contract::pause::Pause;
 use contract::selector::Selector;
+use jiff::SignedDuration;
 use observed::pause::has_hold;
 use ops::apply::{RequestOutcome, apply};
+use ops::doctor::examine;
 use ops::node_request::NodeRequest;
 use ops::node_write::{NodeWriteFailure, exit_code, texts};
 use ops::pause::{Resumption, pause, pause_texts, pauses, resume};
+use ops::status::status;
 use serde_json::json;
 
 use crate::fake::fault::{Effect, Fault};
@@ -56,7 +61,8 @@ fn disturb(world: &World, effect: Effect) {
 }
 
 fn new_pause(world: &World) -> Pause {
-    Pause { selector: None, by: "ada".to_owned(), reason: None, at: world.clock.now() }
+    let at = world.clock.now();
+    Pause { selector: None, by: "ada".to_owned(), reason: None, at, until: None }
 }
 
 fn assert_told(failures: &[NodeWriteFailure], (effect, code, text): (Effect, ExitCode, &str)) {
@@ -215,4 +221,45 @@ async fn resume_leaves_a_pause_that_was_replaced() {
     for node in person.observe(&world).await.observed.nodes.values() {
         assert!(has_hold(node, Driver::Gpu), "{}", node.name);
     }
+}
+
+/// When a pause has ended, no command counts it. In mode `observe`, its holds stay until `resume`.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn ended_pause_leaves_holds_until_resume() {
+    let world = World::at_rest(2);
+    let mut person = Person::with_rights(&world, RIGHTS).await;
+    let until = Some(world.clock.now() + SignedDuration::from_secs(60));
+    let new = Pause { until, ..new_pause(&world) };
+    let clock = || world.clock.now();
+    let failures = pause(&person.client, &mut person.observers, &new, None, clock).await.unwrap();
+    assert_eq!(texts(&failures), Vec::<String>::new());
+    for (seconds, in_force, left) in [(1, 1, 0), (60, 0, 1)] {
+        world.pass(seconds).await;
+        let snapshot = person.observe(&world).await;
+        let told = status(&snapshot);
+        assert_eq!(told.pauses.len(), in_force, "{:?}", told.pauses);
+        let found = examine(&snapshot, &told);
+        let left_holds = found.iter().filter(|finding| finding.check == "left-holds");
+        assert_eq!(left_holds.count(), left, "{found:?}");
+        assert!(snapshot.observed.nodes.values().all(|node| has_hold(node, Driver::Gpu)));
+    }
+    let none = BTreeMap::new();
+    let resumed =
+        resume(&person.client, &mut person.observers, (&none, false), clock).await.unwrap();
+    assert_eq!(texts(&resumed.failures), Vec::<String>::new());
+    let snapshot = person.observe(&world).await;
+    assert!(!snapshot.observed.nodes.values().any(|node| has_hold(node, Driver::Gpu)));
+    assert_eq!(pause_texts(&person.client).await.unwrap(), none);
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn next_pause_removes_one_that_has_ended() {
+    let world = World::at_rest(1);
+    let mut person = Person::with_rights(&world, RIGHTS).await;
+    let ended = json!({"by": "bob", "at": "2023-01-01T00:00:00Z", "until": "2023-01-02T00:00:00Z"});
+    let data = json!({"fleet": ended.to_string()});
+    let object = json!({"kind": "ConfigMap", "apiVersion": "v1", "data": data});
+    world.put("configmaps", names::LEASE_NAMESPACE, names::PAUSE_NAME, object);
+    paused_by(&world, &mut person, "ada", Some("pool=a")).await;
+    assert_eq!(users_of_pauses(&person).await, ["ada"]);
 }

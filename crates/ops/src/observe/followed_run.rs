@@ -2,6 +2,8 @@
 //! the run record. A command observes the cluster only now; what the hook has measured over time
 //! is in the record.
 
+use std::sync::Arc;
+
 use jiff::{SignedDuration, Timestamp};
 
 use contract::budget::working_seconds;
@@ -81,6 +83,9 @@ impl<'a> FollowedRun<'a> {
         }
         if let Some(run) = &self.record.run {
             memory.configs.clone_from(&run.configs);
+            // A halt outlasts its run.
+            memory.proof = run.proof.clone().map(Arc::new);
+            memory.proven_driver.clone_from(&run.proven_driver);
         }
         // What a workstation observes for the first time is not a change, unless the hook has
         // recorded one.

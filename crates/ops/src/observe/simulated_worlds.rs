@@ -80,6 +80,7 @@ fn fault(random: &mut SeededRandom, nodes: usize) -> Fault {
         5 => Fault::PluginFails(node, Some(lasts)),
         6 => Fault::KillHook(lasts.min(MINUTE)),
         7 => Fault::OperatorDown(lasts.min(90 * SECOND)),
+        8 if lasts.is_multiple_of(3) => Fault::Freeze(lasts),
         8 => Fault::Pause(lasts),
         9 => Fault::Label(node, skip, Some("true".to_owned())),
         _ => Fault::NodeGone(node),

@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use contract::record::NodeOutcome;
-use observed::pause::annotated_nodes;
+use observed::Observed;
+use observed::pause::{annotated_nodes, pauses_in_force};
 use observed::workload::Workload;
 use planner::progress::is_started;
 use simulator::report::SimulationReport;
@@ -317,15 +319,53 @@ fn namespaces(pods: &[PlannedEviction]) -> Vec<PlannedNamespace> {
 
 fn notes(input: PlanInput<'_>, reports: &[SimulationReport]) -> Vec<String> {
     let mut notes = input.snapshot.notes.clone();
-    let observed = &input.snapshot.observed;
-    if !observed.pauses.is_empty() || annotated_nodes(observed).next().is_some() {
-        notes.push(
-            "the rollout is paused: this is what happens after `gpu-rollout resume`".to_owned(),
-        );
-    }
+    notes.extend(pause_note(&input.snapshot.observed, input.snapshot.now));
     let violated = reports.iter().find_map(|report| report.violations.first());
     if let Some(violation) = violated {
         notes.push(format!("the prediction violates an invariant and may be wrong: {violation}"));
     }
     notes
+}
+
+/// Returns the note about the pauses, which the prediction ignores.
+fn pause_note(observed: &Observed, now: Timestamp) -> Option<String> {
+    let annotated = annotated_nodes(observed, now).map(|(_, pause)| pause.until);
+    let pauses = pauses_in_force(observed, now).map(|pause| pause.until);
+    let ends: Vec<Option<Timestamp>> = pauses.chain(annotated).collect();
+    let last = ends.iter().copied().max()?;
+    Some(match last.filter(|_| !ends.contains(&None)) {
+        Some(until) => format!(
+            "the rollout is paused until {until:.0}: this is what happens then, or after `gpu-rollout resume`"
+        ),
+        None => "the rollout is paused: this is what happens after `gpu-rollout resume`".to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use observed::pause::ObservedPause;
+
+    #[test]
+    fn note_says_until_when_the_rollout_is_paused() {
+        let now: Timestamp = "2027-01-01T00:00:00Z".parse().expect("a valid time");
+        let resumed = "the rollout is paused: this is what happens after `gpu-rollout resume`";
+        let ended = "the rollout is paused until 2027-01-04T06:00:00Z: this is what happens then, or after `gpu-rollout resume`";
+        for (ends, expected) in [
+            (&[][..], None),
+            (&["2026-12-31T00:00:00Z"][..], None),
+            (&["2027-01-04T06:00:00Z", "2027-01-02T00:00:00Z"][..], Some(ended)),
+            (&["2027-01-04T06:00:00Z", ""][..], Some(resumed)),
+        ] {
+            let pause = |end: &&str| {
+                let until =
+                    if end.is_empty() { String::new() } else { format!(r#","until":"{end}""#) };
+                let text = format!(r#"{{"by":"ada","at":"2026-01-01T00:00:00Z"{until}}}"#);
+                ObservedPause::read("fleet", &text)
+            };
+            let pauses = ends.iter().map(pause).collect();
+            let observed = Observed { pauses, ..Observed::default() };
+            assert_eq!(pause_note(&observed, now).as_deref(), expected, "{ends:?}");
+        }
+    }
 }

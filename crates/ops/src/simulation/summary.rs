@@ -82,6 +82,8 @@ pub struct SimulationSummary<'a> {
     pub unavailable: Quantiles,
     /// The number of evicted pods.
     pub pods_evicted: Quantiles,
+    /// The number of nodes whose driver was replaced: those that a bad driver reaches.
+    pub nodes_reached: Quantiles,
     runs: Vec<RunSummary<'a>>,
 }
 
@@ -97,6 +99,7 @@ impl<'a> SimulationSummary<'a> {
                 reports.iter().map(|report| report.peak_unavailable),
             ),
             pods_evicted: Quantiles::from_counts(reports.iter().map(|report| report.pods_evicted)),
+            nodes_reached: Quantiles::from_counts(reports.iter().map(nodes_reached)),
             runs: reports.iter().map(RunSummary::new).collect(),
         }
     }
@@ -113,7 +116,7 @@ impl<'a> RunSummary<'a> {
             seed: report.seed,
             seconds: seconds(report),
             verdict: report.verdict.as_ref().map(|verdict| verdict.code),
-            message: report.verdict.as_ref().map(message_without_hint),
+            message: report.verdict.as_ref().map(Verdict::message_without_hint),
             unavailable: report.peak_unavailable,
             pods_evicted: report.pods_evicted,
             writes: &report.writes,
@@ -124,6 +127,15 @@ impl<'a> RunSummary<'a> {
                 .collect(),
         }
     }
+}
+
+/// Returns the number of nodes whose driver was replaced.
+fn nodes_reached(report: &SimulationReport) -> usize {
+    let restarted = Some(UpgradeState::PodRestartRequired.name());
+    let has_restarted = |states: &&Vec<(u64, Option<String>, bool)>| {
+        states.iter().any(|(_, state, _)| state.as_deref() == restarted)
+    };
+    report.states.values().filter(has_restarted).count()
 }
 
 fn seconds(report: &SimulationReport) -> u64 {
@@ -137,12 +149,6 @@ pub fn has_failing_drivers(report: &SimulationReport) -> bool {
     let mut last = report.states.values().filter_map(|states| states.last());
     last.any(|(_, state, _)| state.as_deref() == failed)
         || report.waits.iter().any(|wait| is_failing(&wait))
-}
-
-/// Returns the message of a verdict without its hint, which would be for a live cluster.
-pub fn message_without_hint(verdict: &Verdict) -> String {
-    let hint = verdict.hint.as_ref().map(|hint| format!("; hint: {hint}")).unwrap_or_default();
-    verdict.message.replacen(&hint, "", 1)
 }
 
 #[cfg(test)]
@@ -187,7 +193,7 @@ mod tests {
             hint: hint.map(str::to_owned),
         };
         let late = verdict("a; b; hint: wait; or not; released: c", Some("wait; or not"));
-        assert_eq!(message_without_hint(&late), "a; b; released: c");
-        assert_eq!(message_without_hint(&verdict("a; b", None)), "a; b");
+        assert_eq!(late.message_without_hint(), "a; b; released: c");
+        assert_eq!(verdict("a; b", None).message_without_hint(), "a; b");
     }
 }

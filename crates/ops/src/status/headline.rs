@@ -6,14 +6,14 @@ use jiff::SignedDuration;
 use contract::count::with_noun;
 use contract::exit::ExitCode;
 use contract::user_request::RequestCommand;
-use planner::reason::PAUSED;
+use planner::reason::OUTSIDE_WINDOW;
 
 use super::super::advice::{Advice, Urgency, fleet_advice};
 use super::super::run_phase::RunPhase;
 use super::super::time::{format_duration, format_remaining};
+use super::RolloutStatus;
 use super::safe_wait::WaitAnswer;
 use super::waiting::NOT_RUNNING;
-use super::{NodeRow, RolloutStatus};
 
 /// Whether the user must act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ impl RolloutStatus {
         }
         let limit = self.time_limit();
         if let Some(text) = self.paused_nodes() {
-            let wait = Some(self.harm_of_waiting(&limit));
+            let wait = Some(self.wait_for_pause());
             return Headline { attention: Attention::Paused, text, wait };
         }
         let progress = |why: &str| Headline {
@@ -101,6 +101,9 @@ impl RolloutStatus {
             return Headline { attention: Attention::Waiting, text, wait };
         }
         let late = self.totals.no_eta.as_ref().is_some_and(|no_eta| no_eta.reason == "node-late");
+        if let Some(headline) = self.waits_for_window() {
+            return headline;
+        }
         match (self.is_open(), self.has_job()) {
             (true, _) if late => progress(" yet, but it takes longer than expected"),
             (true, _) => progress(""),
@@ -171,18 +174,18 @@ impl RolloutStatus {
         )
     }
 
-    /// Describes the nodes that wait for the end of a pause.
-    fn paused_nodes(&self) -> Option<String> {
-        let is_paused =
-            |row: &&NodeRow| row.waiting.as_ref().is_some_and(|waiting| waiting.reason == PAUSED);
-        let paused = self.nodes.iter().filter(is_paused).count();
-        let wait = if paused == 1 { "waits" } else { "wait" };
-        let others = match self.totals.in_progress {
-            0 => String::new(),
-            count => format!("; {} in progress", with_noun(count, "node")),
-        };
-        let nodes = with_noun(paused, "node");
-        (paused > 0).then(|| format!("{nodes} {wait} for the end of a pause{others}"))
+    /// Returns the headline while nodes wait for a maintenance window, and none is in progress.
+    fn waits_for_window(&self) -> Option<Headline> {
+        let opens = self.next_window().filter(|_| self.totals.in_progress == 0)?;
+        let rows = self.nodes.iter().filter_map(|row| row.waiting.as_ref());
+        let count = rows.filter(|waiting| waiting.reason == OUTSIDE_WINDOW).count();
+        let wait = if count == 1 { "waits" } else { "wait" };
+        let nodes = with_noun(count, "node");
+        Some(Headline {
+            attention: Attention::InProgress,
+            text: format!("nothing to do: {nodes} {wait} for the next maintenance window"),
+            wait: Some(WaitAnswer::Safe(format!("until the window opens at {opens:.0}"))),
+        })
     }
 }
 

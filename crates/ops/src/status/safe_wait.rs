@@ -1,8 +1,10 @@
 //! Whether it is safe to wait: the second line of a status.
 
+use jiff::Timestamp;
+
 use contract::exit::ExitCode;
 use planner::pods::listed;
-use planner::reason::{FAILURE_BUDGET_SPENT, NO_TIME_LEFT};
+use planner::reason::{FAILURE_BUDGET_SPENT, NO_TIME_LEFT, OUTSIDE_WINDOW};
 
 use super::super::advice::Advice;
 use super::super::run_phase::RunPhase;
@@ -58,6 +60,13 @@ impl RolloutStatus {
             {
                 "no more upgrades start in this run".to_owned()
             }
+            (None, Some(phase)) if phase.has_job() && has(OUTSIDE_WINDOW) => {
+                let opens = self.next_window();
+                let opens = opens.map(|at| format!(" at {at:.0}")).unwrap_or_default();
+                format!(
+                    "no more upgrades start in this run, which ends before the next window opens{opens}"
+                )
+            }
             (None, Some(phase)) if phase.has_job() => {
                 "the run continues with the nodes that need no action".to_owned()
             }
@@ -103,8 +112,15 @@ impl RolloutStatus {
         })
     }
 
+    /// Returns when the maintenance window opens that nodes wait for; `None`: none of them does.
+    pub(super) fn next_window(&self) -> Option<Timestamp> {
+        let rows = self.nodes.iter().filter_map(|row| row.waiting.as_ref());
+        let opens = rows.filter(|waiting| waiting.reason == OUTSIDE_WINDOW);
+        opens.filter_map(|waiting| waiting.until).min()
+    }
+
     /// Returns how the deployer starts the rollout again after a run that did not succeed. A hook
-    /// that starts during a pause starts no upgrade.
+    /// that starts during a pause without an end starts no upgrade.
     pub(super) fn retry_after_end(&self) -> Option<&'static str> {
         let run = self.run.as_ref()?;
         let has_failed = match run.phase {
@@ -118,7 +134,7 @@ impl RolloutStatus {
             | RunPhase::JobDeleted => false,
         };
         let unknown = "a deployer that retries starts the rollout again";
-        if !has_failed || !self.pauses.is_empty() {
+        if !has_failed || self.is_paused_without_end() {
             return None;
         }
         let knows_deployer = self.deploy_again.is_some();

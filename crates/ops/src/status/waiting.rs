@@ -7,12 +7,13 @@ use contract::settings::{Reroll, Settings};
 use contract::user_request::{RequestCommand, UserRequest};
 use nvidia_upgrade::explain::ControllerWait;
 use observed::ObservedNode;
+use observed::pause::pauses_in_force;
 use planner::progress::NodeProgress;
 use planner::reason::upgrade::UpgradeReason;
 use planner::reason::{Reason, Wait};
 
 use super::super::deploy_again::automatic_retry;
-use super::super::hold_status::{HoldStatus, is_attended};
+use super::super::hold_status::{HoldStatus, is_attended, is_left_by_pause};
 use super::super::observe::RolloutSnapshot;
 use super::super::obstacle::{PodObstacle, obstacles};
 use super::super::remedy::{Remedy, RemedyContext, remedy_for};
@@ -53,6 +54,7 @@ pub(super) fn node(
             seen_since(wait, snapshot),
         ),
         resolves_itself: reason.resolves_itself(),
+        until: reason.ends_at(),
         stalled: reason.resolves_itself()
             && !progress.moves
             && !may_be_rebooting(node, snapshot.now),
@@ -73,10 +75,12 @@ pub(super) fn node(
     let own_state = node.labels.text(snapshot.settings.driver.traits().own_state_label);
     if decides {
         if needs_hook(reason, own_state.is_some_and(|state| !state.is_empty())) {
-            waiting.describe_missing_hook(snapshot);
+            waiting.describe_missing_hook(reason, snapshot);
         }
     } else if let Some(held) = HoldStatus::find(snapshot, node) {
         waiting.describe_hold(&held, snapshot);
+    } else if reason.asks_why() && is_left_by_pause(snapshot, node) {
+        waiting.describe_left_hold();
     } else if let Reason::Upgrading(step) = reason {
         waiting.describe_missing_step(step, &node.name, snapshot);
     }
@@ -142,7 +146,9 @@ fn deploy_again(snapshot: &RolloutSnapshot) -> Remedy {
         // A deployer that is not known may retry.
         let deployer = snapshot.target.deployer.as_ref();
         let retries = deployer.is_none_or(|deployer| automatic_retry(deployer).is_some());
-        let is_paused = !snapshot.observed.pauses.is_empty();
+        // Of a pause that ends by itself, a hook waits for the end.
+        let is_paused =
+            pauses_in_force(&snapshot.observed, snapshot.now).any(|pause| pause.until.is_none());
         return Remedy::words(match (is_paused, retries) {
             (true, _) => format!(
                 "ask {by} (abort); if the rollout may continue, run gpu-rollout resume, and {again}"
@@ -156,7 +162,7 @@ fn deploy_again(snapshot: &RolloutSnapshot) -> Remedy {
     let job = snapshot.target.release.as_deref().and_then(|release| release.split_once('/'));
     match job {
         Some((namespace, name)) if phase == RunPhase::Lost => Remedy::words(format!(
-            "find out now why the Job ended (the next run deletes it), and {again}"
+            "look at the Job before the next run deletes it: it shows why it ended; then {again}"
         ))
         .inspect(format!("kubectl describe job -n {namespace} {name}")),
         _ => Remedy::words(again),
@@ -189,18 +195,29 @@ impl BlockingCondition {
         }
     }
 
+    /// Describes a node that only the hold of a pause that is over keeps from NVIDIA's controller.
+    fn describe_left_hold(&mut self) {
+        self.resolves_itself = false;
+        "held by a pause that is over: NVIDIA's controller does not upgrade the node"
+            .clone_into(&mut self.text);
+        self.remedy = HoldStatus::left_by_pause();
+    }
+
     /// Adds that no hook acts, if none does.
-    fn describe_missing_hook(&mut self, snapshot: &RolloutSnapshot) {
+    fn describe_missing_hook(&mut self, reason: &Reason, snapshot: &RolloutSnapshot) {
         if let Some(absence) = absence(snapshot.phase()) {
             self.text = format!("{absence}; with a running hook: {}", self.text);
         } else if !snapshot.phase().has_job() {
-            (self.reason, self.resolves_itself) = (NOT_RUNNING, false);
+            (self.reason, self.resolves_itself, self.until) = (NOT_RUNNING, false, None);
             self.text = format!(
                 "no hook Job is running{}; with a running hook: {}",
                 last(snapshot),
                 self.text
             );
-            self.remedy = deploy_again(snapshot);
+            // A run that starts before the window opens would end before it, too.
+            if !opens_too_late(reason) || snapshot.phase() == RunPhase::Aborted {
+                self.remedy = deploy_again(snapshot);
+            }
         }
     }
 
@@ -240,6 +257,11 @@ impl BlockingCondition {
     }
 }
 
+/// Returns whether a run that starts now ends before the next maintenance window opens.
+fn opens_too_late(reason: &Reason) -> bool {
+    matches!(reason, Reason::Upgrading(UpgradeReason::OutsideWindow { deadline: Some(_), .. }))
+}
+
 /// Returns the remedy to apply after the obstacles are removed.
 fn behind(remedy: Remedy, reason: &Reason) -> Remedy {
     let failed = matches!(
@@ -263,6 +285,7 @@ pub(super) fn fleet(snapshot: &RolloutSnapshot, wait: &Wait) -> BlockingConditio
         stalled: is_overdue(since.at, fleet_wait_limit(&snapshot.settings), snapshot.now),
         since,
         resolves_itself: reason.resolves_itself(),
+        until: reason.ends_at(),
         blocked_by: Vec::new(),
         remedy: remedy_for(
             reason,

@@ -12,7 +12,7 @@ use nvidia_upgrade::state::ControllerState;
 use super::inputs::FleetInputs;
 use super::node_draft::NodeDraft;
 use super::operands;
-use super::paused_nodes::paused_before;
+use super::paused_nodes::{heed_end, paused_before};
 use super::{modes, refused_node};
 use crate::drive_upgrade::record::UpgradeRecord;
 use crate::drive_upgrade::start_limits::ThrottledNode;
@@ -53,11 +53,16 @@ pub(super) struct NodeNeeds {
 
 /// The assessment of a node's upgrade.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "the facts are independent")]
 pub(super) struct UpgradeStanding {
     /// The properties for the limits. `None`: the limits do not count it.
     pub(super) throttled: Option<ThrottledNode>,
     /// Whether it failed, and is not retried.
     pub(super) given_up: bool,
+    /// Whether it is given up although its new driver runs: the proof of the driver failed.
+    pub(super) has_failed_proof: bool,
+    /// Whether it has the driver that it had, and its upgrade has not started.
+    pub(super) is_old: bool,
     /// Whether the run waited for it, and no longer does.
     pub(super) ends: bool,
     pub(super) turn: UpgradeTurn,
@@ -92,7 +97,14 @@ impl UpgradeTurn {
 
 impl UpgradeStanding {
     pub(super) fn with(turn: UpgradeTurn) -> Self {
-        Self { throttled: None, given_up: false, ends: false, turn }
+        Self {
+            throttled: None,
+            given_up: false,
+            has_failed_proof: false,
+            is_old: false,
+            ends: false,
+            turn,
+        }
     }
 }
 
@@ -100,6 +112,7 @@ impl UpgradeStanding {
 pub(super) fn assess(draft: &mut NodeDraft<'_>) -> NodeAssessment {
     let (fleet, node) = (draft.fleet, draft.node);
     let is_member = draft.is_member();
+    heed_end(draft);
     let needs = NodeNeeds::of(draft);
     let left = needs.first(fleet);
     let decides = fleet.settings.mode.decides();

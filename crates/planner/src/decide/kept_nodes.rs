@@ -85,6 +85,10 @@ pub(super) struct NodeSums {
     pub(super) candidates: BTreeSet<(u32, Arc<str>)>,
     /// Failed nodes that are not retried.
     pub(super) given_up: BTreeSet<Arc<str>>,
+    /// Those whose new driver runs.
+    pub(super) failed_proofs: BTreeSet<Arc<str>>,
+    /// Number of nodes with the driver that they had, whose upgrade has not started.
+    pub(super) old: usize,
     /// The nodes that limits count.
     pub(super) throttled: ThrottledFleet,
     /// When results expire.
@@ -208,6 +212,8 @@ impl NodeSums {
         name_in(&mut self.free_in_pause, known.is_free_in_pause);
         name_in(&mut self.focus, known.keeps_focus);
         name_in(&mut self.given_up, upgrade.given_up);
+        name_in(&mut self.failed_proofs, upgrade.has_failed_proof);
+        number(&mut self.old, upgrade.is_old);
         name_in(&mut self.dependent, upgrade.ends || assessment.needs.is_stale());
         if ending.reason.as_ref().is_some_and(|reason| reason.asks_why()) {
             let is_only = known.only_left().is_some();

@@ -10,7 +10,8 @@ use crate::memory::RunMemory;
 use crate::node::lacking;
 use contract::settings::Settings;
 use observed::{
-    Observed, ObservedDevicePlugin, ObservedDra, ObservedPod, OptionalApi, Views, workload,
+    ClusterPolicy, Observed, ObservedDevicePlugin, ObservedDra, ObservedPod, OptionalApi, Views,
+    workload,
 };
 
 use super::kept_nodes::KeptNodes;
@@ -148,7 +149,7 @@ fn is_same_fleet(before: &Observed, now: &Observed) -> bool {
         pods: _,
     } = device_plugin;
     *operator == now.operator
-        && *cluster_policy == now.cluster_policy
+        && is_same_policy(cluster_policy, &now.cluster_policy)
         && *nic_cluster_policy == now.nic_cluster_policy
         && *nvidia_drivers == now.nvidia_drivers
         && *daemon_sets == now.daemon_sets
@@ -161,6 +162,19 @@ fn is_same_fleet(before: &Observed, now: &Observed) -> bool {
         && *plugin_revisions == now.device_plugin.revisions
         && workloads.maintenances == now.workloads.maintenances
         && *pauses == now.pauses
+}
+
+/// Returns whether the ClusterPolicy is the same apart from its status, which is checked before any
+/// node is assessed.
+fn is_same_policy(
+    before: &OptionalApi<Option<ClusterPolicy>>,
+    now: &OptionalApi<Option<ClusterPolicy>>,
+) -> bool {
+    match (before.served(), now.served()) {
+        (Some(Some(before)), Some(Some(now))) => before.is_same_apart_from_status(now),
+        (Some(before), Some(now)) => before.is_none() && now.is_none(),
+        (before, now) => before.is_none() && now.is_none(),
+    }
 }
 
 /// Returns the part of the observed state that the memo keeps. `before`: the kept part of a state

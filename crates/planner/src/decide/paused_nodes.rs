@@ -7,18 +7,31 @@ use crate::drive_upgrade::record::UpgradeRecord;
 use crate::hold;
 use crate::reason::Reason;
 use crate::reason::upgrade::UpgradeReason;
+use crate::time::after;
+use observed::ObservedNode;
 use observed::pause;
-use observed::{Observed, ObservedNode};
 
 use super::inputs::FleetInputs;
 use super::modes::drive::patch::put;
 use super::node_draft::NodeDraft;
 
 /// Returns the reason of a paused node; `None` if it is not paused.
-pub(super) fn paused(observed: &Observed, node: &ObservedNode) -> Option<Reason> {
-    let pause = pause::find_pause(observed, node)?;
-    let (by, why) = (pause.by.clone(), pause.reason.clone());
-    Some(Reason::Upgrading(UpgradeReason::Paused { by, why, at: pause.at }))
+pub(super) fn paused(fleet: &FleetInputs<'_>, node: &ObservedNode) -> Option<Reason> {
+    let pause = pause::find_pause(fleet.observed, node, fleet.now)?;
+    let (by, why, until) = (pause.by.clone(), pause.reason.clone(), pause.until);
+    let ends_too_late =
+        |until| after(until, fleet.settings.per_node_seconds) > fleet.memory.deadline;
+    let is_late = until.is_some_and(ends_too_late);
+    Some(Reason::Upgrading(UpgradeReason::Paused { by, why, at: pause.at, until, is_late }))
+}
+
+/// Has a paused node assessed again when its pause ends: of all that cover the node, this one lasts
+/// longest.
+pub(super) fn heed_end(draft: &mut NodeDraft<'_>) {
+    let pause = pause::find_pause(draft.fleet.observed, draft.node, draft.now());
+    if let Some(until) = pause.and_then(|pause| pause.until) {
+        draft.alarm.set(until);
+    }
 }
 
 /// Returns the reason of a node that NVIDIA's controller has not started: the pause, where it keeps
@@ -31,14 +44,14 @@ pub(super) fn paused_before(
     let waits = matches!(&reason, Reason::DriverOutOfDate { .. }) && reason.waits_for_others();
     if waits && (fleet.settings.mode.decides() || node.labels.has(fleet.traits.skip_label, "true"))
     {
-        paused(fleet.observed, node).unwrap_or(reason)
+        paused(fleet, node).unwrap_or(reason)
     } else {
         reason
     }
 }
 
 /// Stops the clock of a node in progress: the time of the pause counts for none of its limits.
-pub(super) fn freeze(draft: &mut NodeDraft<'_>, record: &UpgradeRecord) {
+pub(super) fn stop_clock(draft: &mut NodeDraft<'_>, record: &UpgradeRecord) {
     if record.paused.is_some() {
         return;
     }
@@ -49,7 +62,7 @@ pub(super) fn freeze(draft: &mut NodeDraft<'_>, record: &UpgradeRecord) {
 }
 
 /// Restarts the stopped clock of a node. Returns whether it was stopped.
-pub(super) fn thaw(draft: &mut NodeDraft<'_>, record: &UpgradeRecord) -> bool {
+pub(super) fn restart_clock(draft: &mut NodeDraft<'_>, record: &UpgradeRecord) -> bool {
     let Some(stopped) = record.paused else { return false };
     let pause = draft.now().duration_since(stopped).max(SignedDuration::ZERO);
     let since = record.since.saturating_add(pause).unwrap_or(draft.now());

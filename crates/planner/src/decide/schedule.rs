@@ -18,6 +18,7 @@ use super::run_nodes::RunNodes;
 
 use starts::StartQueue;
 
+mod proof;
 pub(super) mod replacements;
 pub(super) mod starts;
 
@@ -37,7 +38,8 @@ pub(super) fn schedule(
         advance_all(nodes, |draft, driven, record, left| {
             DriveTurn::new(draft, driven, record, left).advance()
         });
-        return starts::start(nodes, ends, queue, drive::start_patch::start);
+        let gate = proof::advance(nodes, memory);
+        return starts::start(nodes, (gate, ends), queue, drive::start_patch::start);
     }
     observe::ask_controller(nodes, memory, told, forecast);
     let ends = set_reasons(nodes);
@@ -46,7 +48,8 @@ pub(super) fn schedule(
         advance_all(nodes, |draft, driven, record, left| {
             steer::advance(draft, driven, record, left.as_ref())
         });
-        next = starts::start(nodes, ends, queue, |draft, _| steer::lift(draft));
+        let gate = proof::advance(nodes, memory);
+        next = starts::start(nodes, (gate, ends), queue, |draft, _| steer::lift(draft));
     }
     for node in nodes.listed.iter_mut().filter(|node| node.reason.is_some()) {
         if let Some(refused) = &node.assessment.refused {

@@ -77,6 +77,11 @@ impl ThrottledFleet {
         self.all.size
     }
 
+    /// Returns the number of nodes in progress.
+    pub(crate) fn in_progress(&self) -> usize {
+        self.all.in_progress.len()
+    }
+
     /// Removes a node, as it was added.
     pub(crate) fn remove(&mut self, name: &str, node: &ThrottledNode) {
         self.all.remove(name);

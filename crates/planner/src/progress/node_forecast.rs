@@ -106,8 +106,8 @@ impl NodeForecast {
 pub struct FleetProgress<'a> {
     /// Nodes in progress that move, each with the time at which its upgrade started.
     pub moving: Vec<(&'a str, Timestamp)>,
-    /// Nodes that wait, in the order in which they will start.
-    pub queued: Vec<&'a str>,
+    /// Nodes that wait, in the order in which they will start, each with the end of its pause.
+    pub queued: Vec<(&'a str, Option<Timestamp>)>,
     /// Slots that are occupied by nodes that need manual action.
     pub stuck: usize,
     /// How many nodes are upgraded at once.
@@ -136,9 +136,9 @@ pub fn ends<'a>(
     for _ in fleet.moving.len()..fleet.parallel.saturating_sub(fleet.stuck) {
         slots.push(Reverse(fleet.free_since));
     }
-    for node in &fleet.queued {
+    for (node, paused_until) in &fleet.queued {
         let Some(Reverse(free)) = slots.pop() else { break };
-        let free = window::opening(fleet.windows, free);
+        let free = window::opening(fleet.windows, paused_until.map_or(free, |end| end.max(free)));
         if pace.is_overdue(free, now) {
             ends.insert(*node, NodeForecast::NotStarted);
             continue;
@@ -173,7 +173,7 @@ mod tests {
     fn queued_nodes_follow_as_slots_get_free() {
         let fleet = FleetProgress {
             moving: vec![("a", at(950)), ("b", at(890))],
-            queued: vec!["c", "d", "e"],
+            queued: vec![("c", None), ("d", None), ("e", None)],
             stuck: 0,
             parallel: 2,
             free_since: at(1000),
@@ -206,7 +206,7 @@ mod tests {
     fn node_that_is_not_started_becomes_late() {
         let fleet = |free_since| FleetProgress {
             moving: vec![],
-            queued: vec!["c"],
+            queued: vec![("c", None)],
             stuck: 0,
             parallel: 1,
             free_since: at(free_since),
@@ -226,7 +226,7 @@ mod tests {
         let windows = ["daily 01:00-01:02 UTC".parse().expect("a valid window")];
         let fleet = FleetProgress {
             moving: vec![("a", at(950))],
-            queued: vec!["b", "c", "d"],
+            queued: vec![("b", None), ("c", None), ("d", None)],
             stuck: 0,
             parallel: 1,
             free_since: at(1000),
@@ -239,10 +239,25 @@ mod tests {
     }
 
     #[test]
+    fn paused_nodes_start_when_their_pause_ends() {
+        let fleet = FleetProgress {
+            moving: vec![("a", at(950))],
+            queued: vec![("b", None), ("c", Some(at(1040))), ("d", Some(at(2000)))],
+            stuck: 0,
+            parallel: 1,
+            free_since: at(1000),
+            soak_seconds: 0,
+            windows: &[],
+        };
+        let expected = [("a", 1050), ("b", 1150), ("c", 1250), ("d", 2100)];
+        assert_eq!(seconds(&fleet, 100), expected.map(|(node, end)| (node.to_owned(), end)));
+    }
+
+    #[test]
     fn stuck_nodes_in_all_slots_leave_no_estimate() {
         let fleet = FleetProgress {
             moving: vec![],
-            queued: vec!["c"],
+            queued: vec![("c", None)],
             stuck: 2,
             parallel: 2,
             free_since: at(1000),

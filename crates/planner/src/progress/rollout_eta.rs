@@ -55,6 +55,11 @@ pub enum NoEta {
         /// The node.
         node: String,
     },
+    /// Canaries, shares of the ramp or soaks come first.
+    StepsLeft {
+        /// The first node that waits for them.
+        node: String,
+    },
     /// Nodes that need manual action occupy all slots.
     NoSlot {
         /// The first node that waits for one.
@@ -78,6 +83,7 @@ impl NoEta {
             | Self::NodeLate { node }
             | Self::StartUnknown { node }
             | Self::NotStarted { node }
+            | Self::StepsLeft { node }
             | Self::NoSlot { node } => Some(node),
         }
     }
@@ -104,6 +110,9 @@ impl fmt::Display for NoEta {
             }
             Self::NotStarted { node } => {
                 write!(out, "the upgrade of node {node} has not started although a slot is free")
+            }
+            Self::StepsLeft { node } => {
+                write!(out, "canaries, a share of the ramp or a soak come before node {node}")
             }
             Self::NoSlot { node } => write!(out, "no slot becomes free for node {node}"),
         }
@@ -161,6 +170,7 @@ fn no_eta(progress: &NodeProgress<'_>, pace: RolloutPace, now: Timestamp) -> NoE
         };
     }
     match progress.clock_start() {
+        _ if progress.waits_for_proof() => NoEta::StepsLeft { node },
         _ if progress.is_queued() => NoEta::NoSlot { node },
         None => NoEta::StartUnknown { node },
         Some(start) if pace.is_late(start, now) => NoEta::NodeLate { node },

@@ -242,7 +242,13 @@ impl Reason {
 impl UpgradeReason {
     fn advice(&self) -> &'static str {
         match self {
-            Self::Paused { .. } => {
+            Self::Paused { until: Some(_), is_late: false, .. } => {
+                "wait: the pause ends by itself; to end it now, ask the user who paused (a pause by annotation shows no user), and run gpu-rollout resume"
+            }
+            Self::Paused { until: Some(_), is_late: true, .. } => {
+                "ask the user who paused whether the pause is still needed (a pause by annotation shows no user): it ends by itself, but too late for the time budget of a run; if it is needed, deploy the bundle again when it has ended; if it is not, run gpu-rollout resume, which lists the pauses and asks for confirmation"
+            }
+            Self::Paused { until: None, .. } => {
                 "ask the user who paused whether the pause is still needed (a pause by annotation shows no user); if it is not, run gpu-rollout resume, which lists the pauses and asks for confirmation; if there are several pauses, choose with --by, --selector or --all"
             }
             Self::Refused(StartRefusal::Paused { .. }) => {
@@ -265,6 +271,18 @@ impl UpgradeReason {
             }
             Self::OutsideWindow { deadline: None, .. } => {
                 "wait: policy.windows sets when the hook may start nodes; to start them now, change it and deploy again"
+            }
+            Self::CanariesFirst { .. } => {
+                "wait: policy.canary sets how many nodes are upgraded first"
+            }
+            Self::RampStep { .. } => {
+                "wait: policy.ramp sets which share of the nodes is upgraded before the next step"
+            }
+            Self::StepSoak { .. } => {
+                "wait: policy.canary.soak sets how long the hook pauses after each step"
+            }
+            Self::Halted { .. } => {
+                "find out why the proof failed: gpu-rollout why NODE for the named nodes; if the driver is bad, deploy the one before; if the nodes are bad, run gpu-rollout resume and deploy again"
             }
             Self::FailureBudget { .. } => {
                 "fix the cause of the failures, run gpu-rollout retry for the failed nodes, then deploy again; the limit is policy.failureBudget"

@@ -24,6 +24,8 @@ pub const NO_TIME_LEFT: &str = "NoTimeLeft";
 
 /// The name of [`UpgradeReason::Paused`], which is not a fault: commands list it after the others.
 pub const PAUSED: &str = "Paused";
+/// The name of [`UpgradeReason::OutsideWindow`].
+pub const OUTSIDE_WINDOW: &str = "OutsideWindow";
 
 /// Name, whether the wait can end without manual action, exit code.
 type ReasonClass = (&'static str, bool, ExitCode);
@@ -154,13 +156,17 @@ impl UpgradeReason {
     fn class(&self) -> ReasonClass {
         use ExitCode::{Budget, NewerFormat, NodesFailed, Success};
         match self {
-            Self::Paused { .. } => (PAUSED, false, Budget),
+            Self::Paused { until, is_late, .. } => (PAUSED, until.is_some() && !is_late, Budget),
             Self::Refused(StartRefusal::Paused { .. }) => ("UpgradePaused", false, Budget),
             Self::Refused(StartRefusal::Slots { .. }) => ("SlotsTaken", true, Budget),
             Self::Refused(StartRefusal::Unavailable { .. }) => ("TooManyUnavailable", true, Budget),
             Self::Refused(StartRefusal::Group { .. }) => ("GroupBusy", true, Budget),
             Self::Soak { .. } => ("Soaking", true, Budget),
-            Self::OutsideWindow { deadline, .. } => ("OutsideWindow", deadline.is_none(), Budget),
+            Self::OutsideWindow { deadline, .. } => (OUTSIDE_WINDOW, deadline.is_none(), Budget),
+            Self::CanariesFirst { .. } => ("CanariesFirst", true, Budget),
+            Self::RampStep { .. } => ("RampStep", true, Budget),
+            Self::StepSoak { .. } => ("StepSoak", true, Budget),
+            Self::Halted { .. } => ("Halted", false, ExitCode::Halted),
             Self::FailureBudget { .. } => (FAILURE_BUDGET_SPENT, false, NodesFailed),
             Self::NoTime { .. } => (NO_TIME_LEFT, false, Budget),
             Self::ForeignCordon => ("ForeignCordon", false, Success),

@@ -1,5 +1,7 @@
 //! Questions about a reason: whether it waits for others, and why NVIDIA's controller waits.
 
+use jiff::Timestamp;
+
 use nvidia_upgrade::state::ControllerState;
 
 use super::Reason;
@@ -56,6 +58,20 @@ impl Reason {
             return state.as_deref();
         }
         None
+    }
+
+    /// Returns when the wait ends by itself, if that is known: at the end of a pause, or when a
+    /// maintenance window opens.
+    pub fn ends_at(&self) -> Option<Timestamp> {
+        if let Self::Upgrading(UpgradeReason::OutsideWindow { opens, .. }) = self {
+            return Some(*opens);
+        }
+        self.paused_until()
+    }
+
+    /// Returns when the pause ends that covers the node, if it ends by itself.
+    pub(crate) fn paused_until(&self) -> Option<Timestamp> {
+        if let Self::Upgrading(UpgradeReason::Paused { until, .. }) = self { *until } else { None }
     }
 
     /// Returns whether it can contain the reason for which NVIDIA's controller does not continue

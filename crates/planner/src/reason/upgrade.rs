@@ -10,6 +10,8 @@ use crate::drive_upgrade::start_limits::StartRefusal;
 use crate::pods::{FOCUS_LIMIT, listed};
 use contract::count::with_noun;
 use contract::driver::Driver;
+use contract::proof::RampShare;
+use contract::record::proof::HaltCause;
 use nvidia_upgrade::explain::OptionalText;
 use nvidia_upgrade::state::ExplainedState;
 
@@ -31,6 +33,10 @@ pub enum UpgradeReason {
         why: Option<String>,
         /// Start of the pause. `None`: unknown.
         at: Option<Timestamp>,
+        /// When the pause ends by itself. `None`: never.
+        until: Option<Timestamp>,
+        /// Whether that is too late for a node that starts then: the run must have ended before.
+        is_late: bool,
     },
     /// A limit refuses the start of the node.
     Refused(StartRefusal),
@@ -45,6 +51,40 @@ pub enum UpgradeReason {
         opens: Timestamp,
         /// Time by which the run must have ended, if this is too early for a node that starts then.
         deadline: Option<Timestamp>,
+    },
+    /// The canaries come first.
+    CanariesFirst {
+        /// The canaries; empty until they are chosen.
+        canaries: Arc<[String]>,
+        /// How many of them are proven.
+        proven: usize,
+    },
+    /// The ramp allows no more nodes until those of this step are proven.
+    RampStep {
+        /// The share of the fleet.
+        share: RampShare,
+        /// The share as a number of nodes.
+        limit: usize,
+        /// Number of nodes.
+        total: usize,
+    },
+    /// The soak after a step of the proof has not ended.
+    StepSoak {
+        /// The step.
+        step: String,
+        /// Until when.
+        until: Timestamp,
+        /// What may be started then.
+        next: String,
+    },
+    /// The rollout has halted: no more upgrades start.
+    Halted {
+        /// What reached its limit.
+        cause: HaltCause,
+        /// The failed nodes.
+        nodes: Arc<[String]>,
+        /// Since when.
+        at: Timestamp,
     },
     /// The failure budget is exceeded: no more upgrades start.
     FailureBudget {
@@ -153,6 +193,12 @@ pub enum UpgradeReason {
 }
 
 impl UpgradeReason {
+    /// Returns whether it waits for a step of the proof: canaries, a share of the ramp, or the soak
+    /// after them.
+    pub fn waits_for_proof(&self) -> bool {
+        matches!(self, Self::CanariesFirst { .. } | Self::RampStep { .. } | Self::StepSoak { .. })
+    }
+
     /// Returns whether it only waits for others.
     pub(super) fn waits_for_others(&self) -> bool {
         matches!(
@@ -161,6 +207,10 @@ impl UpgradeReason {
                 | Self::Refused(_)
                 | Self::Soak { .. }
                 | Self::OutsideWindow { .. }
+                | Self::CanariesFirst { .. }
+                | Self::RampStep { .. }
+                | Self::StepSoak { .. }
+                | Self::Halted { .. }
                 | Self::FailureBudget { .. }
                 | Self::NoTime { .. }
                 | Self::OtherDriver { .. }
@@ -172,9 +222,10 @@ impl UpgradeReason {
 impl fmt::Display for UpgradeReason {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Paused { by, why, at } => {
+            Self::Paused { by, why, at, until, is_late: _ } => {
                 write!(out, "paused by {by}")?;
                 at.map_or(Ok(()), |at| write!(out, " at {at:.0}"))?;
+                until.map_or(Ok(()), |until| write!(out, " until {until:.0}"))?;
                 why.as_ref().map_or(Ok(()), |why| write!(out, ": {why}"))
             }
             Self::Refused(refusal) => refusal.fmt(out),
@@ -186,6 +237,33 @@ impl fmt::Display for UpgradeReason {
                 deadline.map_or(Ok(()), |at| {
                     write!(out, ", too late for this run, which must end at {at:.0}")
                 })
+            }
+            Self::CanariesFirst { canaries, .. } if canaries.is_empty() => {
+                write!(out, "the canaries come first, and are being chosen")
+            }
+            Self::CanariesFirst { canaries, proven } => {
+                write!(
+                    out,
+                    "the canaries come first, and {proven} of {} are proven: {}",
+                    canaries.len(),
+                    listed(canaries)
+                )
+            }
+            Self::RampStep { share, limit, total } => {
+                write!(
+                    out,
+                    "the ramp starts no more than {share} ({limit} of {total} nodes) until these are proven"
+                )
+            }
+            Self::StepSoak { step, until, next } => {
+                write!(out, "{step} proven; the soak ends at {until:.0}, then: {next}")
+            }
+            Self::Halted { cause, nodes, at } => {
+                let failed = match cause {
+                    HaltCause::FailedProofs => "proof failed",
+                    HaltCause::FailedNodes => "upgrades failed",
+                };
+                write!(out, "the rollout halted at {at:.0}: {failed} ({})", listed(nodes))
             }
             Self::FailureBudget { failed, budget } => {
                 write!(

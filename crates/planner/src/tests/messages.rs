@@ -48,6 +48,7 @@ fn no_etas() -> [NoEta; NoEta::COUNT] {
         NoEta::NodeLate { node: node() },
         NoEta::StartUnknown { node: node() },
         NoEta::NotStarted { node: node() },
+        NoEta::StepsLeft { node: node() },
         NoEta::NoSlot { node: node() },
     ]
 }

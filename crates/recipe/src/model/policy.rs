@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use contract::count::Count;
 use contract::duration::Duration;
 use contract::policy::{ForeignCordon, TopologyLimit};
+use contract::proof::{Canary, Halt, RampShare};
 use contract::window::MaintenanceWindow;
 
 /// The GPU driver's upgrade policy: NVIDIA's keys (gpu-operator chart, `driver.upgradePolicy`), and
@@ -44,6 +45,20 @@ pub struct RecipeUpgradePolicy {
     /// Nodes in progress finish outside of the windows too. Default: always.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub windows: Vec<MaintenanceWindow>,
+    /// `steer`, `drive`: the nodes that are upgraded before all others, to prove the driver.
+    /// Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub canary: Option<RecipeCanary>,
+    /// `steer`, `drive`: the shares of the nodes at which a step of the rollout ends, such as
+    /// `[10%, 50%, 100%]`. The soak of `canary` is between the steps, so without `canary` there is
+    /// no pause. Default: one step.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ramp: Vec<RampShare>,
+    /// `steer`, `drive`: when the rollout halts. It then starts no more nodes until a user resumes
+    /// it or deploys another driver. Default: after one failed proof with `canary` or `ramp`,
+    /// otherwise never.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub halt: Option<Halt>,
     /// `steer`, `drive`: a limit for each group of nodes with the same value of a label, such as one
     /// NVLink domain.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -108,6 +123,20 @@ pub struct RecipeOfedUpgradePolicy {
     /// Nodes in progress finish outside of the windows too. Default: always.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub windows: Vec<MaintenanceWindow>,
+    /// `steer`, `drive`: the nodes that are upgraded before all others, to prove the driver.
+    /// Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub canary: Option<RecipeCanary>,
+    /// `steer`, `drive`: the shares of the nodes at which a step of the rollout ends, such as
+    /// `[10%, 50%, 100%]`. The soak of `canary` is between the steps, so without `canary` there is
+    /// no pause. Default: one step.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ramp: Vec<RampShare>,
+    /// `steer`, `drive`: when the rollout halts. It then starts no more nodes until a user resumes
+    /// it or deploys another driver. Default: after one failed proof with `canary` or `ramp`,
+    /// otherwise never.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub halt: Option<Halt>,
     /// `steer`, `drive`: a limit for each group of nodes with the same value of a label, such as one
     /// NVLink domain.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -139,12 +168,51 @@ impl RecipeOfedUpgradePolicy {
             attempts: self.attempts,
             soak: self.soak,
             windows: self.windows.clone(),
+            canary: self.canary.clone(),
+            ramp: self.ramp.clone(),
+            halt: self.halt,
             topology: self.topology.clone(),
             foreign_cordon: self.foreign_cordon,
             extra_consumers: self.extra_consumers.clone(),
             driver_start: self.driver_start,
             validation: None,
         }
+    }
+}
+
+/// The nodes that are upgraded before all others.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct RecipeCanary {
+    /// How many canaries each combination of label values has. Default: 1.
+    pub nodes: u32,
+    /// The keys of the labels whose values are combined, such as `nvidia.com/gpu.product`. Default:
+    /// none, so the whole fleet is one combination.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("items" = {"type": "string", "x-grammar": "labelKey"}))]
+    pub per: Vec<String>,
+    /// The pause between the end of one step of the rollout and the start of the next: after the
+    /// canaries, and after each share of `ramp`. Default: `0s`.
+    pub soak: Duration,
+}
+
+impl Default for RecipeCanary {
+    fn default() -> Self {
+        Self::from(&Canary::default())
+    }
+}
+
+impl From<&Canary> for RecipeCanary {
+    fn from(canary: &Canary) -> Self {
+        let Canary { nodes, per, soak_seconds } = canary;
+        Self { nodes: *nodes, per: per.clone(), soak: Duration::from_secs(*soak_seconds) }
+    }
+}
+
+impl From<&RecipeCanary> for Canary {
+    fn from(canary: &RecipeCanary) -> Self {
+        let RecipeCanary { nodes, per, soak } = canary;
+        Self { nodes: *nodes, per: per.clone(), soak_seconds: soak.as_secs() }
     }
 }
 

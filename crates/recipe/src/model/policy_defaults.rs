@@ -3,6 +3,7 @@
 use contract::driver::Driver;
 use contract::duration::Duration;
 use contract::policy::{DrainPolicy, PodDeletionPolicy, UpgradeSettings};
+use contract::proof::Halt;
 
 use super::{RecipeDrain, RecipeOfedUpgradePolicy, RecipePodDeletion, RecipeUpgradePolicy};
 
@@ -29,6 +30,9 @@ impl RecipeUpgradePolicy {
             attempts: self.attempts.or(Some(default.attempts)),
             soak: self.soak.or(Some(Duration::from_secs(default.soak_seconds))),
             windows: self.windows.clone(),
+            canary: self.canary.clone(),
+            ramp: self.ramp.clone(),
+            halt: self.halt.or_else(|| Halt::of_steps(self.canary.is_some(), &self.ramp)),
             topology: self.topology.clone(),
             foreign_cordon: self.foreign_cordon.or(Some(default.foreign_cordon)),
             extra_consumers: self.extra_consumers.clone(),
@@ -54,6 +58,9 @@ impl RecipeOfedUpgradePolicy {
             attempts: common.attempts,
             soak: common.soak,
             windows: common.windows,
+            canary: common.canary,
+            ramp: common.ramp,
+            halt: common.halt,
             topology: common.topology,
             foreign_cordon: common.foreign_cordon,
             extra_consumers: common.extra_consumers,

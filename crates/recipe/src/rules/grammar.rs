@@ -85,7 +85,10 @@ mod tests {
         fn visit(path: &KeyPath, shape: TypeShape, missing: &mut Vec<String>) {
             let is_free = shape.takes("string")
                 && shape.words().is_none()
-                && !matches!(shape.name(), Some("Duration" | "Count" | "MaintenanceWindow"));
+                && !matches!(
+                    shape.name(),
+                    Some("Duration" | "Count" | "MaintenanceWindow" | "RampShare")
+                );
             let known = shape.grammar().is_some_and(|name| grammar(name).is_some());
             if is_free && !known {
                 missing.push(path.to_string());

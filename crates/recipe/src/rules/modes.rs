@@ -21,11 +21,14 @@ const OURS: &[Mode] = &[Mode::Steer, Mode::Drive];
 const DRIVE: &[Mode] = &[Mode::Drive];
 /// Keys of the policy that not every mode uses, with the modes that do. In `steer`, NVIDIA's
 /// controller evicts, by its own rules.
-pub const KEYS: [(&str, &[Mode]); 9] = [
+pub const KEYS: [(&str, &[Mode]); 12] = [
     ("attempts", &[Mode::Assist, Mode::Steer, Mode::Drive]),
     ("failureBudget", OURS),
     ("soak", OURS),
     ("windows", OURS),
+    ("canary", OURS),
+    ("ramp", OURS),
+    ("halt", OURS),
     ("topology", OURS),
     ("foreignCordon", OURS),
     ("driverStart", OURS),

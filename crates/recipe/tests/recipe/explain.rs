@@ -54,7 +54,13 @@ fn every_default_is_shown_with_its_source() {
 
 #[test]
 fn key_without_default_is_said_to_have_none() {
-    for path in ["gpuDriver.policy.topology", "gpuDriver.version", "ofedDriver.mode"] {
+    for path in [
+        "gpuDriver.policy.topology",
+        "gpuDriver.policy.canary",
+        "gpuDriver.policy.halt",
+        "gpuDriver.version",
+        "ofedDriver.mode",
+    ] {
         let path = format!("rollout.{path}");
         let said = explained("kind-dev", "cluster.gpuNodes=2", &path);
         assert_eq!(said, format!("no recipe sets `{path}`, and it has no default"));

@@ -12,8 +12,8 @@ use contract::duration::Duration;
 use contract::policy::{self, Policy, UpgradeSettings};
 use contract::settings::Mode;
 use recipe::model::{
-    OfedDriverRollout, RecipeDrain, RecipeOfedUpgradePolicy, RecipePodDeletion, RecipeRollout,
-    RecipeUpgradePolicy, RecipeWaitForCompletion,
+    OfedDriverRollout, RecipeCanary, RecipeDrain, RecipeOfedUpgradePolicy, RecipePodDeletion,
+    RecipeRollout, RecipeUpgradePolicy, RecipeWaitForCompletion,
 };
 use recipe::rules;
 
@@ -141,6 +141,8 @@ fn of_settings(
     let seconds = |value: u64, usual: u64| unlike(&value, &usual).map(time);
     let (deletion, draining) =
         (policy::PodDeletionPolicy::default(), policy::DrainPolicy::default());
+    // A recipe sets one of them.
+    let is_replaced = upgrade.halt.is_some_and(|halt| halt.failed_nodes.is_some());
     RecipeUpgradePolicy {
         max_parallel_upgrades: unlike(max_parallel_upgrades, &usual.policy.max_parallel_upgrades),
         max_unavailable: unlike(max_unavailable, &usual.policy.max_unavailable)
@@ -164,10 +166,14 @@ fn of_settings(
             timeout: seconds(step.timeout_seconds, draining.timeout_seconds),
             delete_empty_dir: unlike(&step.delete_empty_dir, &draining.delete_empty_dir),
         }),
-        failure_budget: unlike(&upgrade.failure_budget, &usual.failure_budget),
+        failure_budget: unlike(&upgrade.failure_budget, &usual.failure_budget)
+            .filter(|_| !is_replaced),
         attempts: unlike(&upgrade.attempts, &usual.attempts),
         soak: seconds(upgrade.soak_seconds, usual.soak_seconds),
         windows: upgrade.windows.clone(),
+        canary: upgrade.canary.as_ref().map(RecipeCanary::from),
+        ramp: upgrade.ramp.clone(),
+        halt: upgrade.halt,
         topology: upgrade.topology.clone(),
         foreign_cordon: unlike(&upgrade.foreign_cordon, &usual.foreign_cordon),
         extra_consumers: upgrade.extra_consumers.clone(),
@@ -194,6 +200,9 @@ pub(super) fn ofed(
         attempts: policy.attempts,
         soak: policy.soak,
         windows: policy.windows,
+        canary: policy.canary,
+        ramp: policy.ramp,
+        halt: policy.halt,
         topology: policy.topology,
         foreign_cordon: policy.foreign_cordon,
         extra_consumers: policy.extra_consumers,

@@ -158,7 +158,8 @@ fn plan_written_back_is_the_same_plan() {
         "maxParallelUpgrades": 4, "maxUnavailable": 3, "waitForCompletion": {"podSelector": "a=b", "timeout": "4h"},
         "podDeletion": {"force": true, "timeout": "10m", "deleteEmptyDir": true},
         "drain": {"enable": true, "podSelector": "c!=d", "timeout": "20m"},
-        "failureBudget": "10%", "attempts": 3, "soak": "1m", "windows": ["daily 22:00-24:00 UTC"], "topology": {"label": "zone", "maxUnavailable": 1}, "foreignCordon": "include",
+        "failureBudget": "10%", "attempts": 3, "soak": "1m", "windows": ["daily 22:00-24:00 UTC"],
+        "canary": {"nodes": 2, "per": ["zone"], "soak": "5m"}, "ramp": ["10%", "50%"], "halt": {"failedProofs": 2}, "topology": {"label": "zone", "maxUnavailable": 1}, "foreignCordon": "include",
         "extraConsumers": ["e=f"], "driverStart": "20m", "validation": "5m",
     });
     let of_theirs = json!({
@@ -176,7 +177,7 @@ fn plan_written_back_is_the_same_plan() {
             json!({"mode": "assist", "policy": {"attempts": 5, "maxParallelUpgrades": 2}, "preflight": {"empty-dir": "ignore"}}),
         ),
         gpu(
-            json!({"mode": "steer", "policy": {"maxUnavailable": "100%", "drain": {"enable": true}}}),
+            json!({"mode": "steer", "policy": {"maxUnavailable": "100%", "drain": {"enable": true}, "halt": {"failedNodes": 3}}}),
         ),
         gpu(json!({"mode": "drive", "policy": everything, "preflight": {"empty-dir": "block"}})),
         json!({"rollout": {"dra": {"reroll": "off", "required": "false"}}}),

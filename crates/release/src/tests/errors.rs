@@ -43,6 +43,13 @@ fn contradictions_are_errors() {
             "the time budget of `rollout.gpuDriver` is longer than the limit of 24 days: 9600h15m: 16 GPU nodes, 1 upgraded at once, 600h per node, 15m for \
              everything else",
         ),
+        (
+            json!({"rollout": {"gpuDriver": {"mode": "drive", "policy": {
+                "canary": {"soak": "168h"}, "ramp": ["10%", "50%"], "windows": ["Sat 22:00-24:00 UTC"],
+            }}}}),
+            "the time budget of `rollout.gpuDriver` is longer than the limit of 24 days: 839h27m: 16 GPU nodes, 1 upgraded at once, 12m per node, 4 steps \
+             (first 1 canary) with 168h between them, at most 332h of waiting for maintenance windows, 15m for everything else",
+        ),
     ];
     for (overlay, message) in cases {
         assert_eq!(planned(overlay).unwrap_err().to_string(), message);

@@ -182,6 +182,7 @@ fn drive_hook_receives_all_policy_settings() {
         "maxParallelUpgrades": 4, "maxUnavailable": 3, "waitForCompletion": {"podSelector": "app=train", "timeout": "1h"},
         "drain": {"podSelector": "a=b"}, "failureBudget": "10%", "attempts": 3, "soak": "1m", "foreignCordon": "include",
         "windows": ["daily 01:00-05:00 UTC"],
+        "canary": {"nodes": 2, "per": ["nvidia.com/gpu.product"], "soak": "30m"}, "ramp": ["10%", "50%"], "halt": {"failedProofs": 3},
         "topology": {"label": "nvidia.com/gpu.clique", "maxUnavailable": 2}, "extraConsumers": ["app=dcgm"], "driverStart": "40m",
     });
     let plan = planned(both(Mode::Drive, &policy)).unwrap();
@@ -197,6 +198,8 @@ fn drive_hook_receives_all_policy_settings() {
                 },
             },
             "failureBudget": "10%", "attempts": 3, "soakSeconds": 60, "windows": ["daily 01:00-05:00 UTC"],
+            "canary": {"nodes": 2, "per": ["nvidia.com/gpu.product"], "soakSeconds": 1800},
+            "ramp": ["10%", "50%"], "halt": {"failedProofs": 3, "failedNodes": 0},
             "topology": {"label": "nvidia.com/gpu.clique", "maxUnavailable": 2},
             "foreignCordon": "include", "extraConsumers": ["app=dcgm"], "startSeconds": 2400, "validationSeconds": 600,
         })
@@ -239,6 +242,21 @@ fn budgets_follow_the_policy_that_is_in_force() {
     );
     assert_eq!(nights.seconds, 6 * 720 + 65 * 3600 + OVERHEAD_SECONDS, "deployed on a Saturday");
     insta::assert_snapshot!(nights.explanation, @"66h27m: 16 GPU nodes, 3 upgraded at once, 12m per node, at most 65h of waiting for maintenance windows, 15m for everything else");
+    let in_steps = budget(
+        Mode::Drive,
+        json!({"maxParallelUpgrades": 4, "canary": {"soak": "30m"}, "ramp": ["25%", "50%", "100%"]}),
+    );
+    assert_eq!(
+        in_steps.seconds,
+        (1 + 1 + 2 + 3) * 720 + 3 * 1800 + OVERHEAD_SECONDS,
+        "steps of 1, 3, 4 and 8 nodes, and three at once"
+    );
+    insta::assert_snapshot!(in_steps.explanation, @"3h9m: 16 GPU nodes, 3 upgraded at once, 12m per node, 4 steps (first 1 canary) with 30m between them, 15m for everything else");
+    let assumed = budget(
+        Mode::Steer,
+        json!({"canary": {"per": ["nvidia.com/gpu.product"]}, "halt": {"failedNodes": 4}}),
+    );
+    insta::assert_snapshot!(assumed.explanation, @"3h27m: 16 GPU nodes, 1 upgraded at once, 12m per node, 2 steps (first up to 10 canaries), 15m for everything else");
     let failing = budget(
         Mode::Steer,
         json!({"maxParallelUpgrades": 4, "maxUnavailable": 4, "failureBudget": 3}),

@@ -5,7 +5,7 @@ use contract::record::NodeOutcome;
 use observed::pause::has_hold;
 use planner::decide::WAKE_VALUE;
 
-use super::InvariantChecker;
+use super::{CLOCK_MARGIN, InvariantChecker};
 use crate::fault::{Fault, OperandFault, ScheduledFault};
 use crate::nodes::SimulatedNode;
 use crate::objects::SimulatedOperand;
@@ -28,7 +28,15 @@ impl InvariantChecker<'_, '_> {
         }
         let knows_all = self.hook.knows_revision(self.cluster)
             && self.cluster.nodes.all().keys().all(|name| self.knows_node(name));
-        verdict == ExitCode::Success && knows_all
+        // A second run would release the holds of a pause that ends by itself.
+        let may_release =
+            self.context.has_controller() && self.cluster.pauses.will_end(self.before());
+        verdict == ExitCode::Success && knows_all && !may_release
+    }
+
+    /// Returns the time by which the hook may be late.
+    fn before(&self) -> u64 {
+        self.context.now().saturating_sub(CLOCK_MARGIN)
     }
 
     /// Checks a node that is done at the end of the run.
@@ -37,8 +45,8 @@ impl InvariantChecker<'_, '_> {
         let (name, traits) = (&node.name, driver.traits());
         let wakes =
             node.labels.get(traits.skip_label).is_some_and(|value| value.starts_with(WAKE_VALUE));
-        // `resume` removes the holds of a pause.
-        let is_paused = !cluster.pauses.is_empty() && has_hold(node, driver);
+        // `resume`, or the hook at the end of the pause, removes the holds of a pause.
+        let is_paused = cluster.pauses.is_in_force(self.before()) && has_hold(node, driver);
         let is_left = node.labels.contains_key(traits.own_state_label)
             || [traits.own_record, traits.retries]
                 .iter()

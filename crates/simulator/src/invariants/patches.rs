@@ -8,11 +8,8 @@ use planner::action::NodePatch;
 use planner::drive_upgrade::record::UpgradeRecord;
 use planner::drive_upgrade::state::UpgradeState;
 
-use super::{InvariantChecker, is_in_progress};
+use super::{CLOCK_MARGIN, InvariantChecker, is_in_progress};
 use crate::objects::timestamp;
-
-/// Milliseconds by which a start may miss a window.
-const WINDOW_MARGIN: u64 = 60_000;
 
 impl InvariantChecker<'_, '_> {
     /// Checks a patch before it is applied.
@@ -27,7 +24,7 @@ impl InvariantChecker<'_, '_> {
         if self.context.has_controller() {
             self.skip_label(patch, &node.node);
         }
-        if patch.starts && !self.cluster.pauses.is_empty() {
+        if patch.starts && self.is_paused() {
             let is_known = self.hook.knows_pauses(self.cluster);
             self.violates_if_known(
                 is_known,
@@ -104,12 +101,12 @@ impl InvariantChecker<'_, '_> {
         }
     }
 
-    /// Returns whether no window is open, nor was or will be within the time that the hook's clock
-    /// may be off, and that a patch may take.
+    /// Returns whether no window is open, nor was or will be within the time by which the hook may
+    /// miss one.
     fn is_outside_windows(&self) -> bool {
         let windows = &self.hook.settings.upgrade.windows;
         let now = self.context.now();
-        [now.saturating_sub(WINDOW_MARGIN), now, now.saturating_add(WINDOW_MARGIN)].into_iter().all(
+        [now.saturating_sub(CLOCK_MARGIN), now, now.saturating_add(CLOCK_MARGIN)].into_iter().all(
             |moment| {
                 let state = window::state(windows, timestamp(moment));
                 matches!(state, Some(WindowState::Closed(_)))

@@ -9,10 +9,7 @@ use crate::objects::SimulatedOperand;
 impl InvariantChecker<'_, '_> {
     /// Checks that no action disturbs a node with an untouched driver while the fleet is paused.
     fn pause(&mut self, name: &str, what: &str) {
-        let Some(node) = self.cluster.nodes.get(name).filter(|_| !self.cluster.pauses.is_empty())
-        else {
-            return;
-        };
+        let Some(node) = self.cluster.nodes.get(name).filter(|_| self.is_paused()) else { return };
         let started = self
             .record(&node.node)
             .filter(|record| record.attempts.is_empty())

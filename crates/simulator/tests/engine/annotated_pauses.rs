@@ -12,13 +12,23 @@ use planner::reason::Reason;
 use planner::reason::upgrade::UpgradeReason;
 
 use crate::drive::Driven;
-use crate::fleet::{Fleet, reason_of};
+use crate::fleet::{Fleet, at, reason_of};
 
 fn is_paused(reason: &Reason) -> bool {
     matches!(
         reason,
         Reason::Upgrading(UpgradeReason::Paused { why: Some(why), at: None, .. }) if why == "INC-7"
     )
+}
+
+/// Performs the patches of a decision at this second. Each changes the version of its node.
+fn patch(fleet: &mut Fleet, second: i64) {
+    for action in fleet.decide(second).actions {
+        if let Action::PatchNode(patch) = action {
+            fleet.patch(&patch);
+            fleet.node(&patch.node).version = format!("at-{second}");
+        }
+    }
 }
 
 /// Two nodes with the old driver, of which `gpu-0` is annotated.
@@ -70,6 +80,57 @@ fn assist_holds_annotated_node_and_releases_it() {
         }
     }
     assert!(!hold::is_held(fleet.node("gpu-0"), Driver::Gpu));
+}
+
+/// Nothing but the time changes: the hook itself notices the end of the pause.
+#[test]
+fn drive_starts_annotated_node_when_its_pause_ends() {
+    let mut driven = Driven::new(2);
+    let until = format!("until {}: INC-7", at(300));
+    driven.fleet.node("gpu-0").annotations.insert(ANNOTATION.into(), until);
+    for _ in 0..200 {
+        driven.tick();
+    }
+    assert_eq!(driven.fleet.driver_pod("gpu-0").revision.as_deref(), Some("old"));
+    let last = driven.last.as_ref().expect("a decision");
+    let reason = reason_of(last, "gpu-0");
+    assert!(is_paused(&reason) && reason.ends_at() == Some(at(300)), "{reason:?}");
+    assert!(reason.resolves_itself() && last.wake_at <= at(300), "{}", last.wake_at);
+    let story = driven.run();
+    assert_eq!(driven.fleet.driver_pod("gpu-0").revision.as_deref(), Some("new"), "{story}");
+    assert!(story.contains(" 300 gpu-0 "), "{story}");
+}
+
+#[test]
+fn assist_releases_annotated_node_when_its_pause_ends() {
+    let mut fleet = fleet(Mode::Assist);
+    let until = format!("until {}: INC-7", at(60));
+    fleet.node("gpu-0").annotations.insert(ANNOTATION.into(), until);
+    patch(&mut fleet, 0);
+    for second in [1, 30, 59] {
+        patch(&mut fleet, second);
+        assert!(has_hold(fleet.node("gpu-0"), Driver::Gpu), "{second}");
+    }
+    let decision = fleet.decide(59);
+    assert!(is_paused(&reason_of(&decision, "gpu-0")), "{:?}", decision.waits);
+    assert!(decision.wake_at <= at(60), "{}", decision.wake_at);
+    patch(&mut fleet, 60);
+    assert!(!hold::is_held(fleet.node("gpu-0"), Driver::Gpu));
+}
+
+/// A pause that ends too late for the run does not resolve itself in it.
+#[test]
+fn pause_that_outlasts_the_run_needs_action() {
+    let mut driven = Driven::new(1);
+    let deadline = driven.fleet.memory.deadline;
+    for (seconds, resolves_itself) in [(-61, true), (-59, false), (60, false)] {
+        let until = deadline + jiff::SignedDuration::from_secs(seconds);
+        let text = format!("until {until}: INC-7");
+        driven.fleet.node("gpu-0").annotations.insert(ANNOTATION.into(), text);
+        let reason = reason_of(&driven.fleet.decide(0), "gpu-0");
+        assert!(is_paused(&reason), "{reason:?}");
+        assert_eq!(reason.resolves_itself(), resolves_itself, "{until}");
+    }
 }
 
 /// Regression: of an operator with unknown version, the hook released the holds of a pause, and

@@ -2,8 +2,9 @@
 
 use contract::count::Count;
 use contract::policy::{
-    CompletionPolicy, DrainPolicy, ForeignCordon, PodDeletionPolicy, TopologyLimit,
+    CompletionPolicy, DrainPolicy, ForeignCordon, PodDeletionPolicy, TopologyLimit, UpgradeSettings,
 };
+use contract::proof::{Canary, Halt};
 use simulator::fault::{Fault, ScheduledFault};
 use simulator::random::{SeededRandom, TimeSpread};
 use simulator::setup::{
@@ -40,12 +41,14 @@ pub(crate) fn drawn(seed: u64, most_nodes: u64) -> SimulationSetup {
     setup.dra = random.percent(85);
     // From a separate stream, so that worlds without pauses do not change.
     let mut pauses = SeededRandom::stream(seed, "pauses", 0);
+    // From another one, which of them end by themselves.
+    let mut freezes = SeededRandom::stream(seed, "freezes", 0);
     if pauses.percent(15) {
         for _ in 0..=pauses.below(2) {
-            setup.faults.push(ScheduledFault {
-                at: pauses.below(20 * MINUTE),
-                fault: Fault::Pause(1_000 + pauses.below(20 * MINUTE)),
-            });
+            let (at, lasts) = (pauses.below(20 * MINUTE), 1_000 + pauses.below(20 * MINUTE));
+            let fault =
+                if freezes.percent(40) { Fault::Freeze(lasts) } else { Fault::Pause(lasts) };
+            setup.faults.push(ScheduledFault { at, fault });
         }
     }
     setup
@@ -93,6 +96,7 @@ fn policy(setup: &mut SimulationSetup, random: &mut SeededRandom) {
         };
         upgrade.windows = (0..24).map(window).collect();
     }
+    proof(upgrade, &mut SeededRandom::stream(seed, "proof", 0));
     upgrade.start_seconds = *random.choose(&[300, 900, 1800]).expect("not empty");
     upgrade.foreign_cordon =
         if random.percent(30) { ForeignCordon::Include } else { ForeignCordon::Skip };
@@ -100,6 +104,23 @@ fn policy(setup: &mut SimulationSetup, random: &mut SeededRandom) {
         setup.group_size = usize::try_from(2 + random.below(3)).expect("small");
         upgrade.topology =
             Some(TopologyLimit { label: TOPOLOGY.to_owned(), max_unavailable: Count::Number(1) });
+    }
+}
+
+/// Canaries, a ramp and a limit of failed nodes, in a fifth of the worlds each.
+fn proof(upgrade: &mut UpgradeSettings, random: &mut SeededRandom) {
+    if random.percent(20) {
+        let nodes = 1 + u32::try_from(random.below(2)).expect("small");
+        let per = if random.percent(50) { vec![TOPOLOGY.to_owned()] } else { Vec::new() };
+        let soak_seconds = *random.choose(&[0, 60, 600]).expect("not empty");
+        upgrade.canary = Some(Canary { nodes, per, soak_seconds });
+    }
+    if random.percent(20) {
+        upgrade.ramp = ["30%", "60%"].map(|share| share.parse().expect("a share")).into();
+    }
+    if random.percent(20) {
+        let failed_nodes = Some(1 + u32::try_from(random.below(3)).expect("small"));
+        upgrade.halt = Some(Halt { failed_nodes, ..Halt::default() });
     }
 }
 

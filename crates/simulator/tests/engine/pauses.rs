@@ -1,5 +1,6 @@
 //! A user pauses the fleet right after any event of a story, in each mode. From one second later
-//! on, no node starts. After `resume`, the run reaches the same end.
+//! on, no node starts. After `resume`, or when the pause has ended by itself, the run reaches the
+//! same end.
 
 use simulator::fault::{Fault, ScheduledFault};
 use simulator::report::SimulationReport;
@@ -47,8 +48,9 @@ fn started(report: &SimulationReport) -> Vec<(u64, &str)> {
     started
 }
 
-/// Pauses at many events of all stories. `step`: number of events between two pauses.
-fn pause_at(step: usize) {
+/// Pauses at many events of all stories. `step`: number of events between two pauses; `pause`: the
+/// pause of this duration in milliseconds.
+fn pause_at(step: usize, pause: fn(u64) -> Fault) {
     for (name, story, operator) in STORIES {
         let setup = read(&format!("{story}\nbudget 24h\n{operator}"));
         let undisturbed = simulate(&setup);
@@ -64,7 +66,7 @@ fn pause_at(step: usize) {
         assert!(moments.len() > 20, "{name}: {} moments", moments.len());
         for at in moments.into_iter().step_by(step) {
             let mut faults = setup.faults.clone();
-            faults.push(ScheduledFault { at, fault: Fault::Pause(PAUSE) });
+            faults.push(ScheduledFault { at, fault: pause(PAUSE) });
             let report = simulate(&SimulationSetup { faults, ..setup.clone() });
             let place = format!("{name}, paused at {at} ms\n{}", report.describe());
             assert_eq!(report.violations, Vec::<String>::new(), "{place}");
@@ -80,11 +82,18 @@ fn pause_at(step: usize) {
 
 #[test]
 fn pause_after_any_event_keeps_the_end() {
-    pause_at(3);
+    pause_at(3, Fault::Pause);
+}
+
+/// At its end, nothing else happens that wakes the hook.
+#[test]
+fn pause_that_ends_by_itself_keeps_the_end() {
+    pause_at(5, Fault::Freeze);
 }
 
 #[test]
 #[ignore = "soak: after everything that happens"]
 fn soak_pause_after_any_event_keeps_the_end() {
-    pause_at(1);
+    pause_at(1, Fault::Pause);
+    pause_at(1, Fault::Freeze);
 }

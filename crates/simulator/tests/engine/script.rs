@@ -145,6 +145,7 @@ fn fault(text: &str) -> Fault {
         ["maintenance", node] => Fault::Maintenance(own(node), some()),
         ["pod-comes", workers, node] => Fault::PodComes(own(workers), own(node)),
         ["pause"] => Fault::Pause(some()),
+        ["freeze"] => Fault::Freeze(some()),
         _ => panic!("no fault `{text}`"),
     }
 }

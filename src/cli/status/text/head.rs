@@ -14,8 +14,8 @@ use contract::user_request::{RequestCommand, UserRequest};
 use ops::hold_status::HoldStatus;
 use ops::run_phase::RunPhase;
 use ops::status::{
-    Attention, BlockingCondition, Headline, LimitUse, PauseStatus, PoolTotals, RolloutStatus,
-    RunStatus, WaitAnswer,
+    Attention, BlockingCondition, Headline, LimitUse, PauseEnd, PauseStatus, PoolTotals,
+    RolloutStatus, RunStatus, WaitAnswer,
 };
 use ops::time::{format_age, format_duration, format_remaining};
 use planner::pods::listed;
@@ -27,19 +27,24 @@ const MOST_REQUESTS: usize = 3;
 pub(super) fn lines(status: &RolloutStatus) -> Vec<String> {
     let headline = status.headline();
     let mut lines = headline_lines(&headline);
+    let pause_end = status.pause_end();
     lines.push(status.title.clone());
     if let Some(run) = &status.run {
-        lines.push(format!("run: {}", run_text(run, !status.pauses.is_empty(), status.at)));
+        lines.push(format!("run: {}", run_text(run, pause_end, status.at)));
         lines.extend(time_limit(run, status));
         let is_over = !run.phase.has_job() && run.phase != RunPhase::Never;
         if is_over && headline.attention != Attention::Done {
             lines.extend(status.deploy_again.iter().map(|how| format!("to deploy again: {how}")));
-        } else if status.fleet_wait_verdict.is_some() || !status.pauses.is_empty() {
+        } else if status.fleet_wait_verdict.is_some()
+            || matches!(pause_end, Some(PauseEnd::Never | PauseEnd::TooLate(_)))
+        {
             let how = status.deploy_again.iter();
             lines.extend(how.map(|how| format!("to deploy again after the run has failed: {how}")));
         }
     }
     lines.extend(status.pauses.iter().map(|pause| pause_text(pause, status.at)));
+    let proof = status.proof.as_ref().and_then(|proof| proof.text.as_ref());
+    lines.extend(proof.map(|text| format!("proof: {text}")));
     lines.extend(requests(status));
     lines.extend(held(status));
     lines.extend(counts(status));
@@ -70,7 +75,7 @@ fn headline_lines(headline: &Headline) -> Vec<String> {
     std::iter::once(format!("{lead}: {text}")).chain(wait).collect()
 }
 
-fn run_text(run: &RunStatus, is_paused: bool, now: Timestamp) -> String {
+fn run_text(run: &RunStatus, pause_end: Option<PauseEnd>, now: Timestamp) -> String {
     match (run.phase, run.verdict) {
         (RunPhase::Never, _) => "none so far: the hook of this release has not started".to_owned(),
         (RunPhase::Starting, _) => "starting".to_owned(),
@@ -89,13 +94,18 @@ fn run_text(run: &RunStatus, is_paused: bool, now: Timestamp) -> String {
             )
         }
         (RunPhase::Ended, None) => "ended".to_owned(),
-        (RunPhase::Aborted, _) if is_paused => {
-            "aborted; it continues when gpu-rollout resume has been run and the bundle is deployed again".to_owned()
-        }
-        (RunPhase::Aborted, _) => {
-            "aborted; it continues when the bundle is deployed again, by you or by a deployer that retries"
-                .to_owned()
-        }
+        (RunPhase::Aborted, _) => match pause_end {
+            Some(PauseEnd::Never) => {
+                "aborted; it continues when gpu-rollout resume has been run and the bundle is deployed again".to_owned()
+            }
+            Some(PauseEnd::InTime(at) | PauseEnd::TooLate(at)) => format!(
+                "aborted; it continues when the pause has ended at {at:.0} and the bundle is deployed again, by you or by a deployer that retries"
+            ),
+            None => {
+                "aborted; it continues when the bundle is deployed again, by you or by a deployer that retries"
+                    .to_owned()
+            }
+        },
         (RunPhase::Lost, _) => {
             "ended without a result: its Job reached its deadline, or all its pods failed".to_owned()
         }
@@ -127,17 +137,28 @@ fn time_limit(run: &RunStatus, status: &RolloutStatus) -> Option<String> {
     } else {
         ""
     };
-    let deployed = match status.automatic_retry {
-        _ if !status.pauses.is_empty() => {
+    let deployed = match (status.pause_end(), status.automatic_retry) {
+        (Some(PauseEnd::Never), _) => {
             "To continue, run gpu-rollout resume, and deploy the bundle again: an automatic retry starts no upgrade during the pause".to_owned()
         }
-        Some(retry) => {
+        (Some(PauseEnd::TooLate(_)), None) => {
+            "To continue, deploy the bundle again after the pause, or run gpu-rollout resume now"
+                .to_owned()
+        }
+        (_, Some(retry)) => {
             format!("Then {retry}; to continue at once after the failure, deploy the bundle again")
         }
-        None => "To continue, deploy the bundle again".to_owned(),
+        (_, None) => "To continue, deploy the bundle again".to_owned(),
+    };
+    let pause = match status.pause_end() {
+        Some(PauseEnd::InTime(at)) => format!(" The pause ends before that, at {at:.0}."),
+        Some(PauseEnd::TooLate(at)) => {
+            format!(" The pause ends too late, at {at:.0}, so the run fails first.")
+        }
+        Some(PauseEnd::Never) | None => String::new(),
     };
     Some(format!(
-        "time limit: in {} ({deadline:.0}){earlier}. If nodes are not done by then, the run fails ({}, exit code {}). {then}. {deployed}",
+        "time limit: in {} ({deadline:.0}){earlier}. If nodes are not done by then, the run fails ({}, exit code {}).{pause} {then}. {deployed}",
         format_remaining(deadline, status.at),
         code.name(),
         code.number()
@@ -145,7 +166,7 @@ fn time_limit(run: &RunStatus, status: &RolloutStatus) -> Option<String> {
 }
 
 fn pause_text(pause: &PauseStatus, now: Timestamp) -> String {
-    let PauseStatus { by, reason, selector, nodes, at } = pause;
+    let PauseStatus { by, reason, selector, nodes, at, until } = pause;
     let age = at.map(|at| format!(" {} ago", format_age(Some(at), now))).unwrap_or_default();
     let scope = match (selector, nodes.is_empty()) {
         (Some(selector), _) => format!("nodes with {selector}"),
@@ -153,8 +174,9 @@ fn pause_text(pause: &PauseStatus, now: Timestamp) -> String {
         (None, true) => "all nodes".to_owned(),
     };
     let why = reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+    let until = until.map(|until| format!(" {until:.0}, or until")).unwrap_or_default();
     format!(
-        "paused{age} by {by}{why}: {scope}: no further upgrade starts until you run gpu-rollout resume"
+        "paused{age} by {by}{why}: {scope}: no further upgrade starts until{until} you run gpu-rollout resume"
     )
 }
 

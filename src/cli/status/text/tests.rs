@@ -17,6 +17,7 @@ use ops::status::{
 use ops::wait_start::WaitStart;
 use planner::progress::RolloutPace;
 use planner::reason::Reason;
+use planner::reason::upgrade::UpgradeReason;
 
 use super::status_text;
 
@@ -32,6 +33,7 @@ fn waits(reason: &'static str, text: &str, since: Option<i64>) -> BlockingCondit
         text: text.to_owned(),
         since: WaitStart { at: since.map(at), by: None },
         resolves_itself: true,
+        until: None,
         stalled: false,
         blocked_by: Vec::new(),
         remedy: Remedy::words("wait"),
@@ -98,6 +100,7 @@ fn status(phase: RunPhase, first: NodeRow) -> RolloutStatus {
         holds_unattended: false,
         lease_holder: None,
         pauses: Vec::new(),
+        proof: None,
         requests: Vec::new(),
         totals: FleetTotals {
             nodes: 2,
@@ -182,7 +185,7 @@ fn cut_short(phase: RunPhase) -> RolloutStatus {
     let remedy = Remedy::words("deploy the bundle again: the rollout continues where it stopped");
     let remedy = if phase == RunPhase::Lost {
         Remedy::words(format!(
-            "find out now why the Job ended (the next run deletes it), and {}",
+            "look at the Job before the next run deletes it: it shows why it ended; then {}",
             remedy.text
         ))
         .inspect("kubectl describe job -n gpu-operator gpu-operator-post")
@@ -246,6 +249,7 @@ fn pause(by: &str, selector: Option<&str>) -> PauseStatus {
         selector: selector.map(str::to_owned),
         nodes: Vec::new(),
         at: Some(at(900)),
+        until: None,
     }
 }
 
@@ -261,6 +265,55 @@ fn only_paused() -> RolloutStatus {
     let mut status = status(RunPhase::Running, row("gpu-0", NodeStage::Pending, Some(paused)));
     status.pauses = vec![pause("bob", None)];
     no_eta(&mut status, "node-stuck", "node gpu-0 needs manual action (Paused)");
+    status
+}
+
+/// A pause that ends by itself at this second. The run must end at second 4,000.
+fn frozen(phase: RunPhase, until: i64, resolves_itself: bool) -> RolloutStatus {
+    let text = format!("paused by bob at 1970-01-01T00:15:00Z until {:.0}: lunch", at(until));
+    let paused = BlockingCondition {
+        resolves_itself,
+        until: Some(at(until)),
+        remedy: paused_remedy(),
+        ..waits("Paused", &text, Some(900))
+    };
+    let mut status = status(phase, row("gpu-0", NodeStage::Pending, Some(paused)));
+    status.pauses = vec![PauseStatus { until: Some(at(until)), ..pause("bob", None) }];
+    if resolves_itself && phase.has_job() {
+        status.totals.end = Some(at(until + 120));
+    } else {
+        no_eta(&mut status, "node-stuck", "node gpu-0 needs manual action (Paused)");
+    }
+    status
+}
+
+/// A node that was being upgraded when the fleet was frozen.
+fn frozen_in_progress() -> RolloutStatus {
+    let mut status = frozen(RunPhase::Running, 3_000, true);
+    let first = &mut status.nodes[0];
+    (first.stage, first.cordoned) = (NodeStage::InProgress, true);
+    first.state = Some("pod-deletion-required".to_owned());
+    (status.totals.pending, status.totals.in_progress) = (0, 1);
+    status
+}
+
+/// The next maintenance window opens at this second. `deadline`: of the run, if that is too late.
+fn outside_window(opens: i64, deadline: Option<i64>) -> RolloutStatus {
+    let reason = Reason::Upgrading(UpgradeReason::OutsideWindow {
+        opens: at(opens),
+        deadline: deadline.map(at),
+    });
+    let waiting = BlockingCondition {
+        resolves_itself: reason.resolves_itself(),
+        until: reason.ends_at(),
+        remedy: Remedy::words(reason.advice(Driver::Gpu)),
+        ..waits(reason.name(), &reason.to_string(), Some(400))
+    };
+    let stage = if deadline.is_some() { NodeStage::Failed } else { NodeStage::Pending };
+    let mut status = status(RunPhase::Running, row("gpu-0", stage, Some(waiting)));
+    if deadline.is_none() {
+        status.totals.end = Some(at(opens + 120));
+    }
     status
 }
 
@@ -338,11 +391,57 @@ fn node_behind_failed_node_has_no_advice() {
 }
 
 #[test]
+fn second_line_says_until_when_it_is_safe_to_wait() {
+    let answer = |status: &RolloutStatus| match status.headline().wait {
+        Some(WaitAnswer::Safe(text)) => format!("yes ({text})"),
+        Some(WaitAnswer::SafeFor(text)) => text,
+        Some(WaitAnswer::Unsafe(text)) => format!("no ({text})"),
+        None => String::new(),
+    };
+    let mut observed = frozen(RunPhase::Running, 3_000, true);
+    observed.mode = "observe";
+    for (status, expected) in [
+        (only_paused(), "yes (until the time limit in 50 min)"),
+        (
+            frozen(RunPhase::Running, 3_000, true),
+            "yes (until the pause ends at 1970-01-01T00:50:00Z, before the time limit of the run)",
+        ),
+        (
+            frozen(RunPhase::Running, 5_000, false),
+            "yes (until the time limit in 50 min: the pause ends at 1970-01-01T01:23:20Z, so the run fails first)",
+        ),
+        (
+            frozen(RunPhase::Lost, 3_000, true),
+            "yes (until the pause ends at 1970-01-01T00:50:00Z; then deploy the bundle again, because no hook Job is running)",
+        ),
+        (
+            observed,
+            "yes (until the pause ends at 1970-01-01T00:50:00Z; then run gpu-rollout resume, which releases the nodes that the pause holds)",
+        ),
+        (
+            frozen_in_progress(),
+            "no (gpu-0 is out of service until the pause ends at 1970-01-01T00:50:00Z)",
+        ),
+        (outside_window(3_000, None), "yes (until the window opens at 1970-01-01T00:50:00Z)"),
+        (
+            outside_window(5_000, Some(4_000)),
+            "yes (no affected node is out of service; no more upgrades start in this run, which ends before the next window opens at 1970-01-01T01:23:20Z)",
+        ),
+    ] {
+        assert_eq!(answer(&status), expected);
+    }
+}
+
+#[test]
 fn headline_names_the_attention_of_each_situation() {
     let situations = [
         (moving(), Attention::InProgress),
         (fleet_waits(None), Attention::Waiting),
         (only_paused(), Attention::Paused),
+        (frozen(RunPhase::Running, 3_000, true), Attention::Paused),
+        (frozen(RunPhase::Running, 5_000, false), Attention::Paused),
+        (outside_window(3_000, None), Attention::InProgress),
+        (outside_window(5_000, Some(4_000)), Attention::ActionNeeded),
         (slot_kept_by_failure(), Attention::ActionNeeded),
         (cut_short(RunPhase::Lost), Attention::ActionNeeded),
         (cut_short(RunPhase::JobDeleted), Attention::ActionNeeded),
@@ -369,6 +468,12 @@ fn status_text_is_as_reviewed() {
         ("the run has ended", ended()),
         ("a driver keeps failing, and a pause holds the others", failing_and_paused()),
         ("a pause holds a node", only_paused()),
+        ("a freeze ends before the time limit", frozen(RunPhase::Running, 3_000, true)),
+        ("a freeze ends after the time limit", frozen(RunPhase::Running, 5_000, false)),
+        ("a freeze, and no hook is running", frozen(RunPhase::Lost, 3_000, true)),
+        ("a freeze stopped a node in progress", frozen_in_progress()),
+        ("a node waits for a maintenance window", outside_window(3_000, None)),
+        ("the next window opens too late", outside_window(5_000, Some(4_000))),
         ("without a hook, a failed node keeps the only slot", slot_kept_by_failure()),
         ("the operator reports an error", operator_reports_error()),
     ];

@@ -11,7 +11,8 @@ use contract::exit::ExitCode;
 use contract::names;
 use contract::pause::{ANNOTATION, Pause};
 use contract::settings::{Mode, Settings};
-use ops::abort::{HOLDER, abort, find_leftovers};
+use jiff::Timestamp;
+use ops::abort::{HOLDER, Leftovers, abort, find_leftovers};
 use ops::find_rollouts::find_rollouts;
 use ops::node_write::{NodeWriteFailure, exit_code, texts};
 use ops::session::ClusterSession;
@@ -79,7 +80,7 @@ async fn aborts(fleet: &Driven, pod: &Pod) -> bool {
     let hooks: Vec<Settings> = fleet.stages.iter().map(|(settings, _)| settings.clone()).collect();
     let hooks: Vec<&Settings> = hooks.iter().collect();
     let (client, clock) = (fleet.world.server.client(HOLDER), fleet.world.clock.clone());
-    let pause = Pause { selector: None, by: "ada".to_owned(), reason: None, at: clock.now() };
+    let pause = new_pause(clock.now());
     let aborting = abort(&client, &hooks, &pause, (false, Arc::new(move || clock.now())), |_| ());
     let kubelet = async {
         loop {
@@ -211,8 +212,7 @@ async fn fleet_still_paused_is_held_after_abort() {
     };
     let held = (json!("true"), json!("pause"));
     let free = (Value::Null, Value::Null);
-    let leftovers =
-        find_leftovers(&fleet.world.server.client(HOLDER), &[&settings], true).await.unwrap();
+    let leftovers = leftovers(&fleet, &settings, true).await;
     assert_eq!(leftovers.in_progress, ["gpu-1"], "the abort does not stop its upgrade");
     for _ in 0..2 {
         // A second abort has nothing to do.
@@ -275,8 +275,7 @@ async fn abort_keeps_holds_of_another_users_pause() {
                 node["metadata"]["annotations"][ANNOTATION] = json!("INC-7");
             }),
         }
-        let client = fleet.world.server.client(HOLDER);
-        let leftovers = find_leftovers(&client, &[&settings], false).await.unwrap();
+        let leftovers = leftovers(&fleet, &settings, false).await;
         let paused = (leftovers.pauses.len(), leftovers.annotated);
         if written.is_some() {
             assert_eq!(paused, (1, Vec::new()));
@@ -339,10 +338,7 @@ async fn abort_of_driven_fleet_names_no_begun_node() {
     };
     let fleet = Driven::new(Driver::Gpu, |_| ()).node("gpu-1", label);
     allow(&fleet);
-    let leftovers =
-        find_leftovers(&fleet.world.server.client(HOLDER), &[&fleet.stages[0].0], false)
-            .await
-            .unwrap();
+    let leftovers = leftovers(&fleet, &fleet.stages[0].0, false).await;
     assert_eq!(leftovers.in_progress, Vec::<String>::new());
 }
 
@@ -372,6 +368,15 @@ async fn abort_with_refused_patch_lacks_rights() {
     assert!(texts(&failures)[0].starts_with("gpu-1: the API server refuses: "), "{failures:?}");
 }
 
+fn new_pause(at: Timestamp) -> Pause {
+    Pause { selector: None, by: "ada".to_owned(), reason: None, at, until: None }
+}
+
+async fn leftovers(fleet: &Driven, settings: &Settings, stays_paused: bool) -> Leftovers {
+    let (client, now) = (fleet.world.server.client(HOLDER), fleet.world.clock.now());
+    find_leftovers(&client, &[settings], stays_paused, now).await.unwrap()
+}
+
 async fn abort_of(fleet: &Driven, settings: &Settings, stays_paused: bool) -> Vec<String> {
     texts(&failures_of(fleet, settings, stays_paused).await)
 }
@@ -382,7 +387,7 @@ async fn failures_of(
     stays_paused: bool,
 ) -> Vec<NodeWriteFailure> {
     let (client, clock) = (fleet.world.server.client(HOLDER), fleet.world.clock.clone());
-    let pause = Pause { selector: None, by: "ada".to_owned(), reason: None, at: clock.now() };
+    let pause = new_pause(clock.now());
     abort(&client, &[settings], &pause, (stays_paused, Arc::new(move || clock.now())), |_| ())
         .await
         .unwrap()

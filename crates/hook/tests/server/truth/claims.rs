@@ -9,15 +9,11 @@ use ops::status::{BlockingCondition, FleetTotals, NodeRow, NodeStage};
 
 use super::alarms::{false_alarms, steps_of_absent_hook};
 use super::messages::{Messages, has_nanoseconds};
-use super::moment::{HookState, Moment};
+use super::moment::{HookState, Moment, QUEUED};
 
 /// How long an ETA may be postponed continuously. After half a minute, a node is known to be slower
 /// than others.
 const PUT_OFF: SignedDuration = SignedDuration::from_secs(40);
-
-/// Reasons for which a node waits until the hook starts its upgrade.
-const QUEUED: [&str; 5] =
-    ["SlotsTaken", "TooManyUnavailable", "GroupBusy", "Soaking", "OutsideWindow"];
 
 /// Checks the claims. Remembers the previous output.
 #[derive(Default)]

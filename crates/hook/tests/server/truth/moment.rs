@@ -21,6 +21,18 @@ use crate::settings::OPERATOR;
 use crate::world::World;
 use crate::world::check::RecordedEvent;
 
+/// Reasons for which a node waits until the hook starts its upgrade.
+pub(super) const QUEUED: [&str; 8] = [
+    "SlotsTaken",
+    "TooManyUnavailable",
+    "GroupBusy",
+    "Soaking",
+    "OutsideWindow",
+    "CanariesFirst",
+    "RampStep",
+    "StepSoak",
+];
+
 /// The state of the hook's process that the kubelet knows.
 pub(super) enum HookState<'w> {
     Running {

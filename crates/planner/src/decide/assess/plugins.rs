@@ -283,7 +283,7 @@ fn restart_obstacle(
     if base.is_some_and(|base| stale.under == base.identity) {
         return None;
     }
-    paused(fleet.observed, node)
+    paused(fleet, node)
 }
 
 /// Returns the key of the configuration that the node requests and the ConfigMap does not contain.

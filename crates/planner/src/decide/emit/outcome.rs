@@ -148,7 +148,7 @@ fn outcome(
 }
 
 /// Returns the outcome that a reason has at once.
-fn outcome_at_once(reason: &Reason) -> Option<NodeOutcome> {
+pub(in crate::decide) fn outcome_at_once(reason: &Reason) -> Option<NodeOutcome> {
     // While this hook holds the Lease, no hook upgrades the other driver: waiting would not help.
     let left_alone = matches!(
         reason,
@@ -157,6 +157,7 @@ fn outcome_at_once(reason: &Reason) -> Option<NodeOutcome> {
                 UpgradeReason::OtherDriver { ours: true, .. }
                     | UpgradeReason::ForeignCordon
                     | UpgradeReason::FailureBudget { .. }
+                    | UpgradeReason::Halted { .. }
             )
     );
     let failed = matches!(

@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use crate::reason::upgrade::UpgradeReason;
 use crate::reason::{Reason, Wait};
 use contract::budget::{RELEASE_SECONDS, working_seconds};
 use contract::count::with_noun;
 use contract::driver::Driver;
 use contract::exit::ExitCode;
+use contract::record::proof::Halted;
 use contract::record::{
     NodeOutcome, NodeRecord, PluginReplacement, ReplacedPodKind, Verdict, VerdictReason,
 };
@@ -98,6 +100,7 @@ impl RunState<'_> {
             // The deadline has passed: only the end of the quiet period is left.
             self.fleet.alarm.at = at;
         }
+        let verdict = verdict.map(|verdict| self.halted(verdict));
         (well && !self.has_failures(), verdict)
     }
 
@@ -235,6 +238,26 @@ impl RunState<'_> {
             let _ = write!(message, "; and {} more nodes", of_nodes - NAMED);
         }
         Verdict { code: ExitCode::Success, message, reasons, at: self.fleet.now, hint: None }
+    }
+
+    /// Returns the verdict of a run that has halted: it does not succeed while nodes were not started.
+    fn halted(&self, verdict: Verdict) -> Verdict {
+        let halt = self.fleet.memory.proof.as_ref().and_then(|proof| proof.halt.as_ref());
+        let Some(Halted { at, cause, nodes }) = halt else { return verdict };
+        let reason = Reason::Upgrading(UpgradeReason::Halted {
+            cause: *cause,
+            nodes: nodes.as_slice().into(),
+            at: *at,
+        });
+        let hint = reason.advice(self.fleet.settings.driver);
+        let reasons = [VerdictReason::new(None, reason.name())];
+        Verdict {
+            code: ExitCode::Halted,
+            message: format!("{reason}; {}; hint: {hint}", verdict.message_without_hint()),
+            reasons: reasons.into_iter().chain(verdict.reasons).collect(),
+            at: verdict.at,
+            hint: Some(hint.to_owned()),
+        }
     }
 
     fn out_of_time(&self) -> Verdict {

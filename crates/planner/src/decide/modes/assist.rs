@@ -78,7 +78,7 @@ pub(in crate::decide) fn cleaned(
 ) -> Option<UpgradeTurn> {
     let steers = draft.fleet.has(Task::Steer);
     let is_known = draft.fleet.generation.is_some();
-    if !steers && paused(draft.fleet.observed, draft.node).is_some() {
+    if !steers && paused(draft.fleet, draft.node).is_some() {
         // The hold that keeps the controller from the node stays, whatever the controller's version
         // is: every version leaves a node with the skip label alone.
         hold_paused(draft);
@@ -133,7 +133,7 @@ pub(in crate::decide) fn retry_failed(nodes: &mut RunNodes<'_>) {
         {
             continue;
         }
-        if !fleet.has(Task::Steer) && paused(fleet.observed, node.node).is_some() {
+        if !fleet.has(Task::Steer) && paused(fleet, node.node).is_some() {
             continue;
         }
         if let Some(reason) = retry(node.draft(fleet), &mut retried) {
@@ -229,7 +229,7 @@ pub(in crate::decide) fn wake(
     // The controller finishes nodes that it has started. Holds keep other paused nodes from it;
     // until the holds are observed, it must not be woken.
     let is_free = |name: &str| {
-        fleet.observed.nodes.get(name).is_none_or(|node| paused(fleet.observed, node).is_none())
+        fleet.observed.nodes.get(name).is_none_or(|node| paused(fleet, node).is_none())
     };
     for one in moves.iter().filter(|one| one.from.is_busy() || is_free(&one.node)) {
         let key = (one.node.clone(), one.from.label());

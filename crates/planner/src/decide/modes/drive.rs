@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::drive_upgrade::cause::pause;
+use crate::drive_upgrade::cause::{FailureCause, pause};
 use crate::drive_upgrade::record::{NodeRecordState, UpgradeRecord, read};
 use crate::drive_upgrade::start_limits::ThrottledNode;
 use crate::drive_upgrade::state::UpgradeState;
@@ -159,14 +159,36 @@ pub(in crate::decide) fn assess(
         driven.record().is_some() || matches!(driven.found, NodeRecordState::Newer(_));
     let counts = draft.settings().driver.has_operator() || driven.pod.is_some() || is_recorded;
     let throttled = counts.then(|| throttled(draft, &driven));
+    let in_progress = throttled.as_ref().is_some_and(|node| node.in_progress);
     let given_up = is_given_up(draft, &driven);
     let turn = next(draft, &driven, left);
     UpgradeStanding {
         throttled,
         given_up,
+        has_failed_proof: given_up && has_failed_proof(&driven),
+        is_old: !in_progress && is_old(draft, &driven),
         ends: turn == UpgradeTurn::Over && draft.is_under_way(),
         turn,
     }
+}
+
+/// Returns whether the node has the driver that it had, and its upgrade has not started.
+pub(in crate::decide) fn is_old(draft: &NodeDraft<'_>, driven: &DrivenNode<'_>) -> bool {
+    let is_outdated = driven.pod.as_ref().is_some_and(|pod| !pod.newest);
+    let is_reached = driven.record().is_some_and(|record| {
+        let is_changed =
+            record.failure.as_ref().is_none_or(|failure| !failure.cause.is_before_restart());
+        record.state.is_in_progress() || record.digest == draft.settings().digest && is_changed
+    });
+    is_outdated && !is_reached
+}
+
+/// Returns whether the node's new driver runs, and its checks failed.
+pub(in crate::decide) fn has_failed_proof(driven: &DrivenNode<'_>) -> bool {
+    let failure = driven.record().and_then(|record| record.failure.as_ref());
+    failure.is_some_and(|failure| {
+        matches!(failure.cause, FailureCause::ValidationTimeout | FailureCause::PluginNotServing)
+    })
 }
 
 /// Returns the properties of the node for the limits. A requested change that has not been observed
@@ -332,8 +354,8 @@ pub(in crate::decide) fn forbidden_by_others(
     driven: &DrivenNode<'_>,
 ) -> Option<Reason> {
     let (fleet, node) = (draft.fleet, driven.node);
-    if let Some(reason) = paused_nodes::paused(fleet.observed, node)
-        .or_else(|| other_actors::work_of_other_actor(fleet, node))
+    if let Some(reason) =
+        paused_nodes::paused(fleet, node).or_else(|| other_actors::work_of_other_actor(fleet, node))
     {
         return Some(reason);
     }

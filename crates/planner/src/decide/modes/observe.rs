@@ -91,7 +91,7 @@ pub(in crate::decide) fn is_free_in_pause(node: &ObservedNode, fleet: &FleetInpu
     !fleet.has(Task::Drive)
         && !wakes(fleet)
         && !node.labels.has(fleet.traits.skip_label, "true")
-        && paused(fleet.observed, node).is_some()
+        && paused(fleet, node).is_some()
 }
 
 /// Names paused nodes that NVIDIA's controller may start all the same.

@@ -22,7 +22,7 @@ use crate::decide::modes::assist;
 use crate::decide::modes::drive::patch::put;
 use crate::decide::modes::drive::{
     DrivenNode, StateResult, after_validation, clear_away, cordon_again, fail, forbidden_by_others,
-    is_given_up, is_requested, release_node, throttled, validation,
+    has_failed_proof, is_given_up, is_old, is_requested, release_node, throttled, validation,
 };
 use crate::decide::node_draft::NodeDraft;
 use crate::decide::refused_node;
@@ -55,7 +55,15 @@ pub(in crate::decide) fn assess(
     };
     let turn = if turn == UpgradeTurn::Left { cleaned.unwrap_or(turn) } else { turn };
     let ends = turn == UpgradeTurn::Over && draft.is_under_way();
-    UpgradeStanding { throttled: Some(member), given_up: is_given_up(draft, &driven), ends, turn }
+    let given_up = is_given_up(draft, &driven);
+    UpgradeStanding {
+        throttled: Some(member),
+        given_up,
+        has_failed_proof: given_up && has_failed_proof(&driven),
+        is_old: !in_progress && is_old(draft, &driven),
+        ends,
+        turn,
+    }
 }
 
 /// Returns the wait apart from its upgrade, if it has one.

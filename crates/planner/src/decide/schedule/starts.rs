@@ -16,23 +16,27 @@ use crate::decide::node_draft::{NodeDraft, REPEAT_SECONDS};
 use crate::decide::run_nodes::{RunNode, RunNodes};
 use crate::time::after;
 
+use super::proof::ProofGate;
+
 /// The result for the candidates of a decision.
 #[derive(Clone)]
 pub(in crate::decide) struct StartQueue {
     /// What forbade every start.
     barrier: Option<UpgradeReason>,
+    /// Which candidates proof allowed to start.
+    gate: ProofGate,
     /// Whether one of them was started.
     has_started: bool,
     /// The reason of all that were refused for a common reason.
     common: Option<Arc<Reason>>,
 }
 
-/// Starts as many candidates as the limits allow, and sets the reasons of the others. `ends`:
-/// whether a node ends in this decision; `last`: the result of the last decision; `start`: starts a
-/// node with its number of earlier attempts.
+/// Starts as many candidates as the limits allow, and sets the reasons of the others. `gate`: which
+/// candidates proof allows to start; `ends`: whether a node ends in this decision; `last`: the
+/// result of the last decision; `start`: starts a node with its number of earlier attempts.
 pub(super) fn start<'a>(
     nodes: &mut RunNodes<'a>,
-    ends: bool,
+    (gate, ends): (ProofGate, bool),
     last: Option<StartQueue>,
     start: impl Fn(&mut NodeDraft<'a>, u32),
 ) -> Option<StartQueue> {
@@ -40,12 +44,14 @@ pub(super) fn start<'a>(
     if examined.is_empty() && nodes.kept.sums.candidates.is_empty() {
         return None;
     }
-    let barrier = barrier(nodes, ends);
+    let barrier = barrier(nodes, &gate, ends);
     let is_same = nodes.has_same_throttled()
-        && last.as_ref().is_some_and(|last| !last.has_started && last.barrier == barrier);
+        && last
+            .as_ref()
+            .is_some_and(|last| !last.has_started && last.barrier == barrier && last.gate == gate);
     let known = last.and_then(|last| last.common);
     let Evaluation { candidates, common, is_described } =
-        evaluate(nodes, barrier.as_ref(), known.as_ref(), &examined, is_same);
+        evaluate(nodes, (barrier.as_ref(), &gate), known.as_ref(), &examined, is_same);
     if let (true, Some(known), Some(common)) = (is_described, &known, &common) {
         nodes.describe_candidates(known, common);
     }
@@ -70,7 +76,7 @@ pub(super) fn start<'a>(
             Arc::clone(&cordoning)
         }));
     }
-    Some(StartQueue { barrier, has_started, common })
+    Some(StartQueue { barrier, gate, has_started, common })
 }
 
 /// A node that may be started, with its number of earlier attempts. Those with earlier attempts
@@ -114,7 +120,7 @@ struct Evaluation {
 /// only new ones count.
 fn evaluate(
     nodes: &RunNodes<'_>,
-    barrier: Option<&UpgradeReason>,
+    conditions: (Option<&UpgradeReason>, &ProofGate),
     known: Option<&Arc<Reason>>,
     examined: &BTreeSet<Candidate>,
     is_same: bool,
@@ -125,15 +131,20 @@ fn evaluate(
         StartThrottle::new(&nodes.fleet.settings.upgrade, fleets)
     };
     if is_same {
-        let mut queue = QueueLimits::new(nodes, barrier, limits());
+        let mut queue = QueueLimits::new(nodes, conditions, limits());
         let common = queue.common_reason(known);
         let candidates = queue.reasons(examined.iter(), common.as_ref());
         if candidates.iter().all(|(_, reason)| reason.is_some()) {
             return Evaluation { candidates, common, is_described: false };
         }
     }
-    let mut queue = QueueLimits::new(nodes, barrier, limits());
-    let all = examined.union(&nodes.kept.sums.candidates);
+    let mut queue = QueueLimits::new(nodes, conditions, limits());
+    // Canaries first: the others do not start before them.
+    let (_, gate) = conditions;
+    let candidates = || examined.union(&nodes.kept.sums.candidates);
+    let canaries = candidates().filter(|(_, name)| gate.is_canary(name));
+    let others = candidates().filter(|(_, name)| !gate.is_canary(name));
+    let all = canaries.chain(others);
     let starts = all.clone().take_while(|candidate| queue.reason(&candidate.1).is_none()).count();
     let common = queue.common_reason(known);
     let is_described = known
@@ -143,14 +154,16 @@ fn evaluate(
     let behind = || all.clone().skip(starts);
     let mut candidates: Vec<_> = first().map(|candidate| (candidate.clone(), None)).collect();
     if is_described {
-        let others = behind().filter(|candidate| examined.contains(candidate));
+        let is_apart =
+            |candidate: &&Candidate| examined.contains(*candidate) || gate.is_canary(&candidate.1);
+        let others = behind().filter(is_apart);
         let others = queue.reasons(others, common.as_ref());
         if others.iter().all(|(_, reason)| reason.is_some()) {
             candidates.extend(others);
             return Evaluation { candidates, common, is_described };
         }
         // An unavailable node that is started may take the last slot: the common reason changes.
-        queue = QueueLimits::new(nodes, barrier, limits());
+        queue = QueueLimits::new(nodes, conditions, limits());
         first().for_each(|(_, name)| drop(queue.reason(name)));
     }
     candidates.extend(queue.reasons(behind(), common.as_ref()));
@@ -163,16 +176,19 @@ fn evaluate(
 struct QueueLimits<'m> {
     nodes: &'m RunNodes<'m>,
     barrier: Option<&'m UpgradeReason>,
+    gate: &'m ProofGate,
+    /// How many nodes of the step have been started in this decision.
+    started: usize,
     throttle: StartThrottle<'m>,
 }
 
 impl<'m> QueueLimits<'m> {
     fn new(
         nodes: &'m RunNodes<'m>,
-        barrier: Option<&'m UpgradeReason>,
+        (barrier, gate): (Option<&'m UpgradeReason>, &'m ProofGate),
         throttle: StartThrottle<'m>,
     ) -> Self {
-        Self { nodes, barrier, throttle }
+        Self { nodes, barrier, gate, started: 0, throttle }
     }
 
     /// Returns the reason for which every candidate is refused that is not examined, that the
@@ -187,7 +203,11 @@ impl<'m> QueueLimits<'m> {
             // It names the limit that holds each node.
             Some(UpgradeReason::NoTime { .. }) => None,
             Some(barrier) => Some(barrier.clone()),
-            None => self.throttle.refusal_of_available().map(UpgradeReason::Refused),
+            None => self
+                .gate
+                .reason_of_others(self.started)
+                .cloned()
+                .or_else(|| self.throttle.refusal_of_available().map(UpgradeReason::Refused)),
         };
         let reason = Reason::Upgrading(refused?);
         let known = known.filter(|known| ***known == reason);
@@ -200,8 +220,12 @@ impl<'m> QueueLimits<'m> {
             // The limits do not count it: it has no driver pod that could be replaced.
             return Some(Reason::DriverPodMissing);
         };
-        refused(self.nodes.fleet, name, member, self.barrier, &mut self.throttle)
-            .map(Reason::Upgrading)
+        let gate =
+            if self.gate.is_canary(name) { None } else { self.gate.reason_of_others(self.started) };
+        let conditions = (self.barrier, gate);
+        let refused = refused(self.nodes.fleet, name, member, conditions, &mut self.throttle);
+        self.started += usize::from(refused.is_none());
+        refused.map(Reason::Upgrading)
     }
 
     /// Returns candidates in their order, each with the reason for which it is not started; `None`:
@@ -233,7 +257,7 @@ fn refused<'m>(
     fleet: &FleetInputs<'_>,
     name: &Arc<str>,
     member: &'m ThrottledNode,
-    barrier: Option<&UpgradeReason>,
+    (barrier, gate): (Option<&UpgradeReason>, Option<&UpgradeReason>),
     throttle: &mut StartThrottle<'m>,
 ) -> Option<UpgradeReason> {
     let requested = fleet.memory.patched.get(name).filter(|patched| patched.starts);
@@ -256,17 +280,23 @@ fn refused<'m>(
     if requested.is_some() && !fleet.is_over() {
         return None;
     }
+    if let Some(gate) = gate {
+        return Some(gate.clone());
+    }
     throttle.start(name, member).err().map(UpgradeReason::Refused)
 }
 
 /// Returns what forbids every start. `ends`: whether a node ends in this decision.
-fn barrier(nodes: &mut RunNodes<'_>, ends: bool) -> Option<UpgradeReason> {
+fn barrier(nodes: &mut RunNodes<'_>, gate: &ProofGate, ends: bool) -> Option<UpgradeReason> {
     let fleet = nodes.fleet;
+    if let ProofGate::Closed(halted @ UpgradeReason::Halted { .. }) = gate {
+        return Some(halted.clone());
+    }
     let (settings, memory) = (fleet.settings, fleet.memory);
     let upgrades = || nodes.listed.iter().map(|node| (node.name, &node.assessment.upgrade));
     let sums = &nodes.kept.sums;
     let counted = upgrades().filter(|(_, upgrade)| upgrade.throttled.is_some()).count();
-    let budget = settings.upgrade.failure_budget.resolve(sums.throttled.len() + counted);
+    let budget = settings.upgrade.tolerated_failures().resolve(sums.throttled.len() + counted);
     let given_up = upgrades().filter(|(_, upgrade)| upgrade.given_up).map(|(name, _)| name);
     let mut failed: Vec<&Arc<str>> = sums.given_up.iter().chain(given_up).collect();
     if failed.len() > budget {
@@ -283,6 +313,9 @@ fn barrier(nodes: &mut RunNodes<'_>, ends: bool) -> Option<UpgradeReason> {
     }
     if after(fleet.now, per_node) > memory.deadline {
         return Some(UpgradeReason::NoTime { deadline: memory.deadline, per_node, held: None });
+    }
+    if let ProofGate::Closed(reason) = gate {
+        return Some(reason.clone());
     }
     let soak = settings.upgrade.soak_seconds;
     if soak == 0 {

@@ -1,10 +1,15 @@
 //! A sample of every condition that a node waits for in the modes `drive` and `steer`, in every
 //! form of its message, for the catalog of messages.
 
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
 use crate::drive_upgrade::cause::FailureCause;
 use crate::drive_upgrade::start_limits::StartRefusal;
 use crate::drive_upgrade::state::UpgradeState;
 use contract::driver::Driver;
+use contract::record::proof::HaltCause;
 
 use super::{AT, LATER};
 use crate::reason::upgrade::UpgradeReason;
@@ -36,23 +41,49 @@ fn unavailable() -> StartRefusal {
     StartRefusal::Unavailable { limit: 1, total: 8, holders: ["gpu-2".to_owned()].into() }
 }
 
+fn paused(why: Option<&str>, until: Option<Timestamp>, is_late: bool) -> UpgradeReason {
+    let (by, why) = ("ada@example.com".to_owned(), why.map(str::to_owned));
+    UpgradeReason::Paused { by, why, at: Some(AT), until, is_late }
+}
+
 /// What keeps a node from its turn.
 fn of_the_turn() -> Vec<UpgradeReason> {
     vec![
-        UpgradeReason::Paused { by: "ada@example.com".into(), why: None, at: Some(AT) },
+        paused(None, None, false),
         UpgradeReason::Paused {
             by: "annotation gpu-rollout.dev/pause".into(),
             why: Some("INC-4711".into()),
             at: None,
+            until: None,
+            is_late: false,
         },
-        UpgradeReason::Paused {
-            by: "ada@example.com".into(),
-            why: Some("a benchmark runs".into()),
-            at: Some(AT),
-        },
+        paused(Some("a benchmark runs"), None, false),
+        paused(None, Some(LATER), false),
+        paused(Some("a benchmark runs"), Some(LATER), true),
         UpgradeReason::Soak { until: LATER },
         UpgradeReason::OutsideWindow { opens: LATER, deadline: None },
         UpgradeReason::OutsideWindow { opens: LATER, deadline: Some(LATER) },
+        UpgradeReason::CanariesFirst { canaries: Arc::default(), proven: 0 },
+        UpgradeReason::CanariesFirst {
+            canaries: ["gpu-2".to_owned(), "gpu-3".to_owned()].into(),
+            proven: 1,
+        },
+        UpgradeReason::RampStep { share: "10%".parse().expect("a share"), limit: 12, total: 120 },
+        UpgradeReason::StepSoak {
+            step: "the canaries".into(),
+            until: LATER,
+            next: "10% = 12 of 120 nodes".into(),
+        },
+        UpgradeReason::Halted {
+            cause: HaltCause::FailedProofs,
+            nodes: ["gpu-2".to_owned()].into(),
+            at: AT,
+        },
+        UpgradeReason::Halted {
+            cause: HaltCause::FailedNodes,
+            nodes: ["gpu-2".to_owned(), "gpu-3".to_owned()].into(),
+            at: AT,
+        },
         UpgradeReason::FailureBudget { failed: ["gpu-2".to_owned()].into(), budget: 0 },
         UpgradeReason::FailureBudget {
             failed: ["gpu-2".to_owned(), "gpu-3".to_owned()].into(),

@@ -84,12 +84,12 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
             return unwanted(self.draft, self.driven, self.record);
         }
         if is_untouched(self.draft, self.driven, self.record)
-            && let Some(reason) = paused_nodes::paused(self.draft.fleet.observed, self.driven.node)
+            && let Some(reason) = paused_nodes::paused(self.draft.fleet, self.driven.node)
         {
-            paused_nodes::freeze(self.draft, self.record);
+            paused_nodes::stop_clock(self.draft, self.record);
             return reason;
         }
-        if paused_nodes::thaw(self.draft, self.record) {
+        if paused_nodes::restart_clock(self.draft, self.record) {
             return Reason::Upgrading(UpgradeReason::Cordoning);
         }
         if !self.driven.node.unschedulable && self.record.state <= UpgradeState::PodRestartRequired

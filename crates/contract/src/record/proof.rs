@@ -1,0 +1,90 @@
+//! How far a rollout has proven a driver: kept in the run record, and passed on from run to run.
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The proof of one driver.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DriverProof {
+    /// The driver: the image of each of its DaemonSets. Another driver begins with canaries again.
+    pub driver: String,
+    /// The names of the canaries, as far as they are chosen.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub canaries: Vec<String>,
+    /// How many steps have ended, with their soaks.
+    pub steps_ended: usize,
+    /// Since when all nodes of the current step have been proven; absent while some are not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proven_at: Option<Timestamp>,
+    /// Why no more nodes are started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub halt: Option<Halted>,
+    /// Failed nodes because of which the rollout halted, and despite which a user resumed it: they
+    /// do not halt it again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub accepted: Vec<String>,
+}
+
+/// A halt: no more nodes are started until a user resumes the rollout, or deploys another driver.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Halted {
+    /// Since when.
+    pub at: Timestamp,
+    /// What reached its limit.
+    pub cause: HaltCause,
+    /// The failed nodes.
+    pub nodes: Vec<String>,
+}
+
+/// What halts a rollout.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, strum::IntoStaticStr,
+)]
+#[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
+pub enum HaltCause {
+    /// Nodes whose new driver runs, and whose proof failed.
+    FailedProofs,
+    /// Nodes whose upgrade failed.
+    FailedNodes,
+}
+
+impl DriverProof {
+    /// Begins the proof of a driver.
+    pub fn new(driver: String) -> Self {
+        Self { driver, ..Self::default() }
+    }
+
+    /// Ends the halt, if there is one and a user has resumed the rollout since.
+    pub fn resume(&mut self, resumed_at: Timestamp) {
+        if let Some(halt) = self.halt.take_if(|halt| halt.at < resumed_at) {
+            self.accepted.extend(halt.nodes);
+            self.accepted.sort_unstable();
+            self.accepted.dedup();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::SignedDuration;
+
+    use super::*;
+
+    #[test]
+    fn only_a_later_resume_ends_a_halt() {
+        let at = |seconds| Timestamp::UNIX_EPOCH + SignedDuration::from_secs(seconds);
+        let halted = |resumed| {
+            let mut proof = DriverProof::new("a".to_owned());
+            let nodes = vec!["gpu-1".to_owned(), "gpu-0".to_owned()];
+            proof.halt = Some(Halted { at: at(5), cause: HaltCause::FailedProofs, nodes });
+            proof.resume(at(resumed));
+            (proof.halt.is_some(), proof.accepted)
+        };
+        assert_eq!(halted(4), (true, vec![]), "the request is older than the halt");
+        assert_eq!(halted(6), (false, vec!["gpu-0".to_owned(), "gpu-1".to_owned()]));
+    }
+}
