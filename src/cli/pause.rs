@@ -12,7 +12,6 @@ use crate::printer::Printer;
 use contract::count::with_noun;
 use contract::exit::ExitCode;
 use contract::pause::{ANNOTATION, Pause};
-use contract::record::proof::{HaltCause, Halted};
 use contract::selector::Selector;
 use contract::settings::Mode;
 use contract::user_request::RequestCommand;
@@ -25,6 +24,7 @@ use ops::pause::{
 use ops::session::FollowedRollouts;
 use ops::user_request::new_request;
 use planner::pods::listed;
+use planner::reason::upgrade::UpgradeReason;
 
 use end::EndOptions;
 
@@ -272,13 +272,8 @@ fn has_selector(pause: &ObservedPause, selector: &str) -> bool {
 /// Describes the halts of rollouts, which `resume` ends.
 fn halted(snapshots: &[RolloutSnapshot]) -> Vec<String> {
     let described = snapshots.iter().filter_map(|snapshot| {
-        let proof = snapshot.record.run.as_ref()?.proof.as_ref()?;
-        let Halted { at, cause, nodes } = proof.halt.as_ref()?;
-        let cause = match cause {
-            HaltCause::FailedProofs => "proof failed",
-            HaltCause::FailedNodes => "upgrades failed",
-        };
-        Some(format!("{}: halted at {at:.0}: {cause} ({})", snapshot.target.title(), listed(nodes)))
+        let halt = snapshot.record.run.as_ref()?.proof.as_ref()?.halt.as_ref()?;
+        Some(format!("{}: {}", snapshot.target.title(), UpgradeReason::from(halt)))
     });
     described.collect()
 }

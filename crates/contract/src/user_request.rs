@@ -88,7 +88,7 @@ impl UserRequest {
 }
 
 /// Returns the requests among the data of a run record, oldest first. An entry that cannot be parsed
-/// is left out: it is a report, and nothing depends on it.
+/// is left out: it is a report, and a halt that it might have ended stays.
 pub fn requests<'d>(data: impl IntoIterator<Item = (&'d String, &'d String)>) -> Vec<UserRequest> {
     let entries = data.into_iter().filter(|(key, _)| key.starts_with(REQUEST_KEY_PREFIX));
     let mut requests: Vec<UserRequest> =

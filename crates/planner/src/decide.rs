@@ -264,6 +264,10 @@ fn begin(draft: &mut FleetDraft<'_>) {
         let uids = observed.nodes.values().map(|node| node.uid.as_str());
         memory.cohort = Some(Cohort::from_uids(uids).into());
     }
+    if settings.upgrade.halts().is_none() {
+        // An earlier deployment had steps, or another mode.
+        memory.proof = None;
+    }
     refused_node::judge(memory, observed, settings, draft.now);
     operands::record_baseline(memory, observed, settings);
     // A patch is complete when the node has been observed in another version, or is gone.

@@ -13,7 +13,7 @@ use planner::pods::filter::OwnPods;
 
 use super::caches::ClusterCaches;
 use super::cluster::SimulatedCluster;
-use super::objects::{SimulatedOperand, timestamp};
+use super::objects::{SimulatedOperand, driver_image, timestamp};
 use super::operand_pods::PLUGIN_AND_EXPORTER;
 use super::setup::SimulationSetup;
 
@@ -56,8 +56,13 @@ impl HookState {
             .wait_for_completion
             .as_ref()
             .filter(|_| settings.has(Task::Drive));
+        // An earlier run has succeeded with the driver that the fleet has.
+        let memory = RunMemory {
+            proven_driver: Some(driver_image(&setup.from)),
+            ..RunMemory::new(timestamp(0), deadline(&settings, 0))
+        };
         Self {
-            memory: RunMemory::new(timestamp(0), deadline(&settings, 0)),
+            memory,
             caches: ClusterCaches::new(wait.and_then(|wait| wait.pod_selector.parse().ok())),
             is_running: false,
             decides_at_once: false,

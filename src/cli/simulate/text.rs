@@ -31,7 +31,7 @@ pub(super) fn summary_text(
         seconds,
         unavailable,
         pods_evicted,
-        nodes_reached,
+        drivers_replaced,
         ..
     } = summary;
     let length = |seconds: u64| Duration::from_secs(seconds).to_string();
@@ -71,7 +71,7 @@ pub(super) fn summary_text(
         limit.resolve(*nodes)
     );
     let _ = writeln!(text, "evicted      {} pods", range(*pods_evicted));
-    let replaced = range(*nodes_reached);
+    let replaced = range(*drivers_replaced);
     let _ = writeln!(
         text,
         "replaced     the driver on {replaced} of {}, whether it works or not",

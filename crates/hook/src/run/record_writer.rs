@@ -304,6 +304,7 @@ fn ends_node(before: &RunMemory, now: &RunMemory) -> bool {
 mod tests {
     use std::collections::BTreeSet;
 
+    use contract::record::proof::{DriverProof, HaltCause, Halted};
     use contract::record::{MOST_INTERRUPTIONS, NodeOutcome, RecordedPluginConfig};
     use planner::waits::Waits;
 
@@ -397,6 +398,37 @@ mod tests {
                 RunRecord { fleet_wait: Some(wait), assessed_since: Some(NOW), ..run("a", None) };
             let (memory, _) = continued(stored).unwrap();
             assert_eq!(memory.assessed.has_ended, !nodes_assessed);
+        }
+    }
+
+    #[test]
+    fn halt_outlasts_its_run_until_a_user_resumes() {
+        let at = |seconds| later(NOW, Duration::from_secs(seconds));
+        let halt =
+            Halted { at: at(5), cause: HaltCause::FailedProofs, nodes: vec!["gpu-0".into()] };
+        let proof = DriverProof { halt: Some(halt), ..DriverProof::new("driver".to_owned()) };
+        let request = |command, second| UserRequest {
+            command,
+            nodes: Vec::new(),
+            other_nodes: 0,
+            selector: None,
+            by: "ada".to_owned(),
+            reason: None,
+            at: at(second),
+        };
+        for (requests, is_halted) in [
+            (vec![], true),
+            (vec![request(RequestCommand::Resume, 4)], true),
+            (vec![request(RequestCommand::Retry, 6)], true),
+            (vec![request(RequestCommand::Resume, 6), request(RequestCommand::Retry, 7)], false),
+        ] {
+            let stored =
+                RunRecord { proof: Some(proof.clone()), ..run("b", Some(ExitCode::Halted)) };
+            let record = StoredRecord { run: Some(stored), requests, ..StoredRecord::default() };
+            let (memory, _) = continue_run(&mut run("a", None), record, NOW, at(9)).unwrap();
+            let proof = memory.proof.expect("it is kept");
+            assert_eq!(proof.halt.is_some(), is_halted);
+            assert_eq!(proof.accepted.is_empty(), is_halted, "the failed node does not halt again");
         }
     }
 

@@ -82,8 +82,8 @@ pub struct SimulationSummary<'a> {
     pub unavailable: Quantiles,
     /// The number of evicted pods.
     pub pods_evicted: Quantiles,
-    /// The number of nodes whose driver was replaced: those that a bad driver reaches.
-    pub nodes_reached: Quantiles,
+    /// The number of nodes whose driver was replaced, whether it works or not.
+    pub drivers_replaced: Quantiles,
     runs: Vec<RunSummary<'a>>,
 }
 
@@ -99,7 +99,7 @@ impl<'a> SimulationSummary<'a> {
                 reports.iter().map(|report| report.peak_unavailable),
             ),
             pods_evicted: Quantiles::from_counts(reports.iter().map(|report| report.pods_evicted)),
-            nodes_reached: Quantiles::from_counts(reports.iter().map(nodes_reached)),
+            drivers_replaced: Quantiles::from_counts(reports.iter().map(drivers_replaced)),
             runs: reports.iter().map(RunSummary::new).collect(),
         }
     }
@@ -130,7 +130,7 @@ impl<'a> RunSummary<'a> {
 }
 
 /// Returns the number of nodes whose driver was replaced.
-fn nodes_reached(report: &SimulationReport) -> usize {
+fn drivers_replaced(report: &SimulationReport) -> usize {
     let restarted = Some(UpgradeState::PodRestartRequired.name());
     let has_restarted = |states: &&Vec<(u64, Option<String>, bool)>| {
         states.iter().any(|(_, state, _)| state.as_deref() == restarted)

@@ -11,7 +11,7 @@ use crate::pods::{FOCUS_LIMIT, listed};
 use contract::count::with_noun;
 use contract::driver::Driver;
 use contract::proof::RampShare;
-use contract::record::proof::HaltCause;
+use contract::record::proof::{HaltCause, Halted};
 use nvidia_upgrade::explain::OptionalText;
 use nvidia_upgrade::state::ExplainedState;
 
@@ -216,6 +216,13 @@ impl UpgradeReason {
                 | Self::OtherDriver { .. }
                 | Self::Queued
         )
+    }
+}
+
+impl From<&Halted> for UpgradeReason {
+    fn from(halt: &Halted) -> Self {
+        let Halted { at, cause, nodes } = halt;
+        Self::Halted { cause: *cause, nodes: nodes.as_slice().into(), at: *at }
     }
 }
 

@@ -145,6 +145,9 @@ fn time_limit(run: &RunStatus, status: &RolloutStatus) -> Option<String> {
             "To continue, deploy the bundle again after the pause, or run gpu-rollout resume now"
                 .to_owned()
         }
+        (Some(PauseEnd::TooLate(_)), Some(retry)) => format!(
+            "Then {retry}; to continue at once after the failure, run gpu-rollout resume, and deploy the bundle again"
+        ),
         (_, Some(retry)) => {
             format!("Then {retry}; to continue at once after the failure, deploy the bundle again")
         }

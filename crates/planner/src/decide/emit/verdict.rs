@@ -11,7 +11,6 @@ use contract::budget::{RELEASE_SECONDS, working_seconds};
 use contract::count::with_noun;
 use contract::driver::Driver;
 use contract::exit::ExitCode;
-use contract::record::proof::Halted;
 use contract::record::{
     NodeOutcome, NodeRecord, PluginReplacement, ReplacedPodKind, Verdict, VerdictReason,
 };
@@ -240,19 +239,17 @@ impl RunState<'_> {
         Verdict { code: ExitCode::Success, message, reasons, at: self.fleet.now, hint: None }
     }
 
-    /// Returns the verdict of a run that has halted: it does not succeed while nodes were not started.
+    /// Returns the verdict of a run in which nodes were not started because of a halt: it does not
+    /// succeed.
     fn halted(&self, verdict: Verdict) -> Verdict {
-        let halt = self.fleet.memory.proof.as_ref().and_then(|proof| proof.halt.as_ref());
-        let Some(Halted { at, cause, nodes }) = halt else { return verdict };
-        let reason = Reason::Upgrading(UpgradeReason::Halted {
-            cause: *cause,
-            nodes: nodes.as_slice().into(),
-            at: *at,
-        });
+        let is_halted =
+            |reason: &Reason| matches!(reason, Reason::Upgrading(UpgradeReason::Halted { .. }));
+        let mut halts = self.fleet.ended.iter().map(|wait| wait.reason);
+        let Some(reason) = halts.find(|reason| is_halted(reason)) else { return verdict };
         let hint = reason.advice(self.fleet.settings.driver);
         let reasons = [VerdictReason::new(None, reason.name())];
         Verdict {
-            code: ExitCode::Halted,
+            code: reason.exit_code(),
             message: format!("{reason}; {}; hint: {hint}", verdict.message_without_hint()),
             reasons: reasons.into_iter().chain(verdict.reasons).collect(),
             at: verdict.at,

@@ -104,8 +104,9 @@ impl FleetCounts {
 /// Advances the proof as far as possible now. Returns which candidates may be started.
 pub(super) fn advance(nodes: &mut RunNodes<'_>, memory: &mut RunMemory) -> ProofGate {
     let fleet = nodes.fleet;
-    let upgrade = &fleet.settings.upgrade;
-    let Some(halt) = upgrade.halts() else { return ProofGate::Open };
+    // What is left of another driver, or of a fleet that needs no proof, is forgotten.
+    let known = memory.proof.take();
+    let Some(halt) = fleet.settings.upgrade.halts() else { return ProofGate::Open };
     let counts = FleetCounts::of(nodes);
     if counts.old == 0 && counts.in_progress == 0 {
         return ProofGate::Open;
@@ -115,17 +116,13 @@ pub(super) fn advance(nodes: &mut RunNodes<'_>, memory: &mut RunMemory) -> Proof
         // The fleet goes back to it.
         return ProofGate::Open;
     }
-    let known = memory.proof.take().filter(|proof| proof.driver == driver);
+    let known = known.filter(|proof| proof.driver == driver);
     let mut proof = known.map_or_else(|| DriverProof::new(driver), Arc::unwrap_or_clone);
     if proof.halt.is_none() {
         proof.halt = halted(nodes, &proof, halt);
     }
     let gate = match &proof.halt {
-        Some(halt) => ProofGate::Closed(UpgradeReason::Halted {
-            cause: halt.cause,
-            nodes: halt.nodes.as_slice().into(),
-            at: halt.at,
-        }),
+        Some(halt) => ProofGate::Closed(halt.into()),
         None => step(nodes, &mut proof, counts),
     };
     memory.proof = Some(Arc::new(proof));
