@@ -64,6 +64,9 @@ pub fn fleet_advice(status: &RolloutStatus) -> Vec<Advice<'_>> {
             row.node == *node && is_advised(waiting) && waiting.blocked_by.is_empty()
         })
     };
+    let is_out = |node: Option<&str>| {
+        rows().any(|(row, _)| Some(row.node.as_str()) == node && row.is_paused_out_of_service())
+    };
     let fleet = status.fleet.iter().map(|waiting| {
         let urgency = if waiting.is_stuck() { Urgency::Fleet } else { Urgency::Optional };
         (urgency, None, waiting)
@@ -74,7 +77,7 @@ pub fn fleet_advice(status: &RolloutStatus) -> Vec<Advice<'_>> {
         .map(|(row, waiting)| (Urgency::of_row(row, waiting), Some(row.node.as_str()), waiting));
     let mut all: Vec<(Urgency, Option<&str>, &BlockingCondition)> = fleet
         .chain(of_nodes)
-        .filter(|(_, _, waiting)| is_advised(waiting))
+        .filter(|(_, node, waiting)| is_advised(waiting) || is_out(*node))
         .filter(|(_, _, waiting)| {
             waiting.blocked_by.is_empty() || !waiting.blocked_by.iter().all(has_own)
         })

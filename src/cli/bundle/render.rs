@@ -102,8 +102,8 @@ struct BundleRepository {
     #[arg(long, value_name = "URL")]
     repo: Option<String>,
     /// Branch, tag or commit of the repository; for OCI a tag or digest. With Flux, 40 hexadecimal
-    /// digits mean a commit, a name like v1.2.3 means a tag, and any other name a branch. To
-    /// override this, write refs/tags/NAME or refs/heads/NAME
+    /// digits mean a commit, a name like v1.2.3 means a tag, and any other name a branch; HEAD and
+    /// shortened commits are refused. To override this, write refs/tags/NAME or refs/heads/NAME
     #[arg(long, value_name = "REVISION", default_value = "main")]
     revision: String,
     /// Path of the --output directory in the repository; `.` or nothing means the root

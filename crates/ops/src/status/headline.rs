@@ -168,10 +168,16 @@ impl RolloutStatus {
     }
 
     fn next_deployment(&self) -> String {
-        self.retry_after_end().map_or_else(
-            || "deploy the bundle again".to_owned(),
-            |retry| format!("{retry}; to continue at once, deploy the bundle again"),
-        )
+        match (self.retry_after_end(), self.next_window()) {
+            (Some(retry), None) => format!("{retry}; to continue at once, deploy the bundle again"),
+            (Some(retry), Some(opens)) => {
+                format!("{retry}; no node starts before the window opens at {opens:.0}")
+            }
+            (None, None) => "deploy the bundle again".to_owned(),
+            (None, Some(opens)) => {
+                format!("deploy the bundle again when the window opens at {opens:.0}")
+            }
+        }
     }
 
     /// Returns the headline while nodes wait for a maintenance window, and none is in progress.

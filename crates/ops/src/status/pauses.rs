@@ -142,9 +142,14 @@ impl RolloutStatus {
             Some(PauseEnd::InTime(at)) if !self.is_continued_by_user() => {
                 format!("until the pause ends at {at:.0}, before the time limit of the run")
             }
-            Some(PauseEnd::InTime(at) | PauseEnd::TooLate(at)) => {
-                format!("until the pause ends at {at:.0}; then {}", self.after_pause())
-            }
+            Some(PauseEnd::InTime(at) | PauseEnd::TooLate(at)) => match self.retry_after_end() {
+                Some(retry) if self.mode != Mode::Observe.name() => {
+                    format!("{retry}, and the next run waits until the pause ends at {at:.0}")
+                }
+                Some(_) | None => {
+                    format!("until the pause ends at {at:.0}; then {}", self.after_pause())
+                }
+            },
         };
         match (self.harm_of_waiting(&safe), end.and_then(PauseEnd::at)) {
             (WaitAnswer::Safe(safe), Some(at)) => {
@@ -167,10 +172,7 @@ impl RolloutStatus {
 
     /// Returns the nodes that are paused in the middle of their upgrade.
     fn paused_out_of_service(&self) -> Vec<String> {
-        let is_out = |row: &NodeRow| {
-            row.stage == NodeStage::InProgress && (row.cordoned || !row.driver_ready)
-        };
-        let out = self.paused_rows().filter(|(row, _)| is_out(row));
+        let out = self.paused_rows().filter(|(row, _)| row.is_paused_out_of_service());
         out.map(|(row, _)| row.node.clone()).collect()
     }
 
@@ -188,6 +190,14 @@ impl RolloutStatus {
         } else {
             "deploy the bundle again, because no hook Job is running"
         }
+    }
+}
+
+impl NodeRow {
+    /// Returns whether a pause keeps the node out of service, in the middle of its upgrade.
+    pub(crate) fn is_paused_out_of_service(&self) -> bool {
+        let is_paused = self.waiting.as_ref().is_some_and(|waiting| waiting.reason == PAUSED);
+        is_paused && self.stage == NodeStage::InProgress && (self.cordoned || !self.driver_ready)
     }
 }
 

@@ -119,6 +119,14 @@ impl RolloutStatus {
         opens.filter_map(|waiting| waiting.until).min()
     }
 
+    /// Returns when the maintenance window opens that nodes wait for, if that is too late for the
+    /// run; `None`: it is not, or no node waits for one.
+    pub fn late_window(&self) -> Option<Timestamp> {
+        let rows = self.nodes.iter().filter_map(|row| row.waiting.as_ref());
+        let mut late = rows.filter(|waiting| waiting.reason == OUTSIDE_WINDOW);
+        if late.any(|waiting| !waiting.resolves_itself) { self.next_window() } else { None }
+    }
+
     /// Returns how the deployer starts the rollout again after a run that did not succeed. A hook
     /// that starts during a pause without an end starts no upgrade.
     pub(super) fn retry_after_end(&self) -> Option<&'static str> {

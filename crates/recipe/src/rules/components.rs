@@ -64,7 +64,14 @@ fn version(
             .at(place)
             .hint(format!("write `{right}`"))
             .report(findings);
-    } else if Version::parse(bare).is_err() || version.starts_with('v') != written_with_v {
+    } else if Version::parse(bare).is_ok() && version.starts_with('v') != written_with_v {
+        let right = if written_with_v { format!("v{bare}") } else { bare.to_owned() };
+        let with = if written_with_v { "begin with `v`" } else { "have no `v`" };
+        Diagnostic::error(format!("`{version}` is not a version of the chart `{}`", entry.chart))
+            .at(place)
+            .hint(format!("did you mean `{right}`? The versions of this chart {with}"))
+            .report(findings);
+    } else if Version::parse(bare).is_err() {
         let near = nearest(version, known()).unwrap_or(&entry.default_version);
         Diagnostic::error(format!("`{version}` is not a version of the chart `{}`", entry.chart))
             .at(place)

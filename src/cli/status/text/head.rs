@@ -37,6 +37,7 @@ pub(super) fn lines(status: &RolloutStatus) -> Vec<String> {
             lines.extend(status.deploy_again.iter().map(|how| format!("to deploy again: {how}")));
         } else if status.fleet_wait_verdict.is_some()
             || matches!(pause_end, Some(PauseEnd::Never | PauseEnd::TooLate(_)))
+            || status.late_window().is_some()
         {
             let how = status.deploy_again.iter();
             lines.extend(how.map(|how| format!("to deploy again after the run has failed: {how}")));
@@ -137,22 +138,7 @@ fn time_limit(run: &RunStatus, status: &RolloutStatus) -> Option<String> {
     } else {
         ""
     };
-    let deployed = match (status.pause_end(), status.automatic_retry) {
-        (Some(PauseEnd::Never), _) => {
-            "To continue, run gpu-rollout resume, and deploy the bundle again: an automatic retry starts no upgrade during the pause".to_owned()
-        }
-        (Some(PauseEnd::TooLate(_)), None) => {
-            "To continue, deploy the bundle again after the pause, or run gpu-rollout resume now"
-                .to_owned()
-        }
-        (Some(PauseEnd::TooLate(_)), Some(retry)) => format!(
-            "Then {retry}; to continue at once after the failure, run gpu-rollout resume, and deploy the bundle again"
-        ),
-        (_, Some(retry)) => {
-            format!("Then {retry}; to continue at once after the failure, deploy the bundle again")
-        }
-        (_, None) => "To continue, deploy the bundle again".to_owned(),
-    };
+    let deployed = deployed_again(status);
     let pause = match status.pause_end() {
         Some(PauseEnd::InTime(at)) => format!(" The pause ends before that, at {at:.0}."),
         Some(PauseEnd::TooLate(at)) => {
@@ -166,6 +152,34 @@ fn time_limit(run: &RunStatus, status: &RolloutStatus) -> Option<String> {
         code.name(),
         code.number()
     ))
+}
+
+/// Says how the rollout continues after the run has failed at its time limit.
+fn deployed_again(status: &RolloutStatus) -> String {
+    match (status.pause_end(), status.automatic_retry) {
+        (Some(PauseEnd::Never), _) => {
+            "To continue, run gpu-rollout resume, and deploy the bundle again: an automatic retry starts no upgrade during the pause".to_owned()
+        }
+        (Some(PauseEnd::TooLate(_)), None) => {
+            "To continue, deploy the bundle again after the pause, or run gpu-rollout resume now"
+                .to_owned()
+        }
+        (Some(PauseEnd::TooLate(_)), Some(retry)) => format!(
+            "Then {retry}; to continue at once after the failure, run gpu-rollout resume, and deploy the bundle again"
+        ),
+        (_, retry) => match (retry, status.late_window()) {
+            (Some(retry), None) => format!(
+                "Then {retry}; to continue at once after the failure, deploy the bundle again"
+            ),
+            (Some(retry), Some(opens)) => {
+                format!("Then {retry}, but no node starts before the window opens at {opens:.0}")
+            }
+            (None, None) => "To continue, deploy the bundle again".to_owned(),
+            (None, Some(opens)) => {
+                format!("To continue, deploy the bundle again when the window opens at {opens:.0}")
+            }
+        },
+    }
 }
 
 fn pause_text(pause: &PauseStatus, now: Timestamp) -> String {

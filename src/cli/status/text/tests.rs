@@ -294,6 +294,7 @@ fn frozen_in_progress() -> RolloutStatus {
     (first.stage, first.cordoned) = (NodeStage::InProgress, true);
     first.state = Some("pod-deletion-required".to_owned());
     (status.totals.pending, status.totals.in_progress) = (0, 1);
+    (status.totals.slots.used, status.totals.unavailable.used) = (1, 1);
     status
 }
 
@@ -400,6 +401,7 @@ fn second_line_says_until_when_it_is_safe_to_wait() {
     };
     let mut observed = frozen(RunPhase::Running, 3_000, true);
     observed.mode = "observe";
+    let by_hand = RolloutStatus { automatic_retry: None, ..frozen(RunPhase::Lost, 3_000, true) };
     for (status, expected) in [
         (only_paused(), "yes (until the time limit in 50 min)"),
         (
@@ -412,6 +414,10 @@ fn second_line_says_until_when_it_is_safe_to_wait() {
         ),
         (
             frozen(RunPhase::Lost, 3_000, true),
+            "yes (Flux tries again within 10 minutes, and the next run waits until the pause ends at 1970-01-01T00:50:00Z)",
+        ),
+        (
+            by_hand,
             "yes (until the pause ends at 1970-01-01T00:50:00Z; then deploy the bundle again, because no hook Job is running)",
         ),
         (
