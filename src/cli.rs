@@ -120,9 +120,10 @@ enum CliCommand {
     /// waves, and which pods are evicted. It also shows how many nodes are unavailable at the same
     /// time, how long the upgrade takes, and what blocks it.
     ///
-    /// The hook's engine and, in all modes but `drive`, a model of NVIDIA's controller run in
-    /// virtual time, with the live nodes, pods and PodDisruptionBudgets as their input. `plan`
-    /// reads the cluster and changes nothing. It exits with 14 if something blocks the rollout.
+    /// For the preview, the hook's engine runs in virtual time, with the live nodes, pods and
+    /// PodDisruptionBudgets as its input. In all modes but `drive`, it runs together with a model
+    /// of NVIDIA's controller. `plan` reads the cluster and changes nothing. It exits with 14 if
+    /// something blocks the rollout.
     Plan(plan::PlanArguments),
     /// Check the cluster for anything that would block a rollout
     ///
@@ -191,8 +192,8 @@ enum CliCommand {
     /// the hook Jobs first, and then removes what gpu-rollout has written to nodes, including holds
     /// (NVIDIA's skip label, set by gpu-rollout). Foreign cordons stay, and so do the labels of
     /// `gpu-rollout skip`. Users' pauses stay too, whether they come from `gpu-rollout pause` or
-    /// from the annotation `gpu-rollout.dev/pause`: in all modes but `drive`, a node that a pause
-    /// covers keeps its hold or gets one.
+    /// from the annotation `gpu-rollout.dev/pause`. So that NVIDIA's controller does not upgrade
+    /// a paused node, its hold stays in all modes but `drive`, or `abort` sets one.
     ///
     /// Without --stay-paused, upgrades can go on: a deployer that retries starts the hook again,
     /// and in all modes but `drive`, NVIDIA's controller upgrades the nodes that still have an old

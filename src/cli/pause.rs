@@ -61,8 +61,8 @@ pub struct PauseArguments {
 pub struct ResumeArguments {
     /// Remove every pause with this selector. Without `--selector`, `--by` and `--all`, `resume`
     /// removes the pause if there is only one; if there are several, it lists them and changes
-    /// nothing. A pause of all nodes has no selector: if there are other pauses, use `--by` or
-    /// `--all`
+    /// nothing. A pause of all nodes has no selector: to remove it while there are other pauses, use
+    /// `--by` or `--all`
     #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "all")]
     selector: Option<String>,
     /// Remove every pause of this user, named as in the list of pauses; with `--selector`, only those

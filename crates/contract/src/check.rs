@@ -379,7 +379,7 @@ impl PreflightCheck {
                 "leftovers",
                 Warns,
                 "Labels and annotations of gpu-rollout on nodes: an earlier run was interrupted, or is still running.",
-                "if a hook is still running (gpu-rollout status), wait for its end; to continue an interrupted run, deploy: the next run continues it; to give it up, run gpu-rollout abort, which ends all rollouts, and removes the labels, the annotations and the cordons that gpu-rollout has set",
+                "if a hook is still running (see gpu-rollout status), wait until it ends. To continue an interrupted run, deploy again. To give it up, run gpu-rollout abort: it ends all rollouts, and removes the labels, annotations and cordons that gpu-rollout has set",
             ),
         }
     }

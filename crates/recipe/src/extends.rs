@@ -351,7 +351,9 @@ fn unknown_name(name: &str) -> Diagnostic {
     let of_file = if Path::new(name).extension().is_some() {
         format!("to name a file, write a slash: `{file}`")
     } else {
-        format!("to name a file, write a slash or its ending: `{file}`, `{name}.yaml`")
+        format!(
+            "to name a file, write its path with a slash, or its extension: `{file}`, `{name}.yaml`"
+        )
     };
     Diagnostic::error(format!("the library has no recipe `{name}`")).hint(hint).hint(of_file)
 }

@@ -24,7 +24,7 @@ pub(super) fn release_notes(recipe: &Recipe, chosen: &[ChosenComponent<'_>]) -> 
     }
     if has(GPU_OPERATOR) && !has(DRA_DRIVER) {
         notes.push(format!(
-            "the recipe has no {DRA_DRIVER}, so its hook has no task `reroll`, and a separately installed DRA driver keeps its stale plugins"
+            "the recipe has no {DRA_DRIVER}, so the hooks of the bundle do not replace DRA plugins (no task `reroll`): the plugins of a DRA driver that is installed separately stay stale after an upgrade"
         ));
     }
     let is_driven = |choice: &ChosenComponent<'_>| {

@@ -57,9 +57,9 @@ pub struct RenderArguments {
     /// Deployer of the bundle, or `all` for every deployer; repeatable
     #[arg(short = 'd', long = "deployer", required = true, value_name = "DEPLOYER", value_parser = PossibleValuesParser::new(choices()))]
     deployers: Vec<String>,
-    /// Directory of the bundle. With several recipes, a directory of recipes, or several deployers
-    /// (also `-d all`), it is the parent directory of the bundles. An existing bundle is replaced as
-    /// a whole, and an edited one only with --force
+    /// Directory of the bundle. If there are several recipes or deployers, also because of a
+    /// directory of recipes or `-d all`, it is the parent directory of the bundles. An existing
+    /// bundle is replaced as a whole, and an edited one only with --force
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
     #[command(flatten)]
@@ -97,8 +97,8 @@ pub struct RenderArguments {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Repository (deployers that run in the cluster)")]
 struct BundleRepository {
-    /// Address of the repository that will contain the bundle: https://, ssh:// or http://; oci://
-    /// only with Flux; file:/// not with Flux
+    /// Address of the repository that will contain the bundle: https://, ssh:// or http://; with
+    /// Flux also oci://; with Argo CD also file:///
     #[arg(long, value_name = "URL")]
     repo: Option<String>,
     /// Branch, tag or commit of the repository; for OCI a tag or digest. With Flux, 40 hexadecimal

@@ -28,6 +28,7 @@ use super::schedule::starts::StartQueue;
 use super::{Action, Decision};
 use contract::task::Task;
 
+mod listed_waits;
 pub(super) mod outcome;
 mod verdict;
 

@@ -114,7 +114,7 @@ fn missing_dra_driver_disables_reroll_with_a_note() {
         (&[Task::Settle, Task::Wake][..], &json!(["settle", "wake"]))
     );
     assert_eq!(hook.rights, rights(&with_tasks(&[Task::Settle, Task::Wake])).collect::<Vec<_>>());
-    insta::assert_snapshot!(plan.notes[0], @"the recipe has no nvidia-dra-driver-gpu, so its hook has no task `reroll`, and a separately installed DRA driver keeps its stale plugins");
+    insta::assert_snapshot!(plan.notes[0], @"the recipe has no nvidia-dra-driver-gpu, so the hooks of the bundle do not replace DRA plugins (no task `reroll`): the plugins of a DRA driver that is installed separately stay stale after an upgrade");
 }
 
 #[test]

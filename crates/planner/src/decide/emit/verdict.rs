@@ -10,6 +10,7 @@ use crate::reason::{Reason, Wait};
 use contract::budget::{RELEASE_SECONDS, working_seconds};
 use contract::count::with_noun;
 use contract::driver::Driver;
+use contract::duration::Duration;
 use contract::exit::ExitCode;
 use contract::record::{
     NodeOutcome, NodeRecord, PluginReplacement, ReplacedPodKind, Verdict, VerdictReason,
@@ -18,6 +19,7 @@ use contract::task::Task;
 use observed::ObservedNode;
 use observed::named::Named;
 
+use crate::decide::emit::listed_waits::list_waits;
 use crate::decide::fleet::FleetDraft;
 use crate::decide::modes::drive::describe_released_unchanged;
 use crate::decide::operands;
@@ -270,8 +272,10 @@ impl RunState<'_> {
         let budget = self.fleet.settings.budget_seconds;
         let working = working_seconds(budget);
         verdict.message = format!(
-            "the time budget of {budget} s has expired ({working} s for the work, {} s to end the Job): {}{told}",
-            budget - working,
+            "the time budget of {} has expired ({} for the work, {} to end the Job): {}{told}",
+            Duration::from_secs(budget),
+            Duration::from_secs(working),
+            Duration::from_secs(budget - working),
             verdict.message
         );
         verdict.reasons.extend(reasons);
@@ -299,10 +303,7 @@ impl RunState<'_> {
     }
 
     fn failed(&self, code: ExitCode, waits: &[Wait]) -> Verdict {
-        let mut named: Vec<String> = waits.iter().take(NAMED).map(Wait::to_string).collect();
-        if waits.len() > NAMED {
-            named.push(format!("and {} more", waits.len() - NAMED));
-        }
+        let listed = list_waits(waits);
         let hint = waits.first().map(|wait| wait.reason.advice(self.fleet.settings.driver));
         let advice = hint.map(|hint| format!("; hint: {hint}")).unwrap_or_default();
         let (released_unchanged, more) = describe_released_unchanged(
@@ -313,7 +314,7 @@ impl RunState<'_> {
         let reasons = waits.iter().take(NAMED).map(Wait::verdict_reason).chain(more).collect();
         Verdict {
             code,
-            message: format!("{}{advice}{released_unchanged}", named.join("; ")),
+            message: format!("{listed}{advice}{released_unchanged}"),
             reasons,
             at: self.fleet.now,
             hint: hint.map(str::to_owned),
