@@ -172,8 +172,8 @@ enum CliCommand {
     /// does not count toward the node's time limits. In the other modes, NVIDIA's controller
     /// finishes the nodes that it has started.
     ///
-    /// With `--until` or `--for`, the pause ends by itself (a freeze): a running hook continues at
-    /// that time. If no hook Job is running then, deploy the bundle again. In `observe`, run
+    /// A pause with `--until` or `--for` is a freeze. It ends by itself, and a running hook then
+    /// continues. If no hook Job is running at that time, deploy the bundle again. In `observe`, run
     /// `resume` after the pause, because the hook removes no skip label in this mode.
     ///
     /// Pauses of different users exist side by side. A user's own pause with the same selector is
@@ -190,8 +190,8 @@ enum CliCommand {
     ///
     /// Use it to stop every rollout, or to remove what a hook left behind. `abort` ends
     /// the hook Jobs first, and then removes what gpu-rollout has written to nodes, including holds
-    /// (NVIDIA's skip label, set by gpu-rollout). Foreign cordons stay, and so do the labels of
-    /// `gpu-rollout skip`. Users' pauses stay too, whether they come from `gpu-rollout pause` or
+    /// (skip labels that a hook or `pause` has set). Foreign cordons stay, and so do skip labels that
+    /// `gpu-rollout skip` has set. Users' pauses stay too, whether they come from `gpu-rollout pause` or
     /// from the annotation `gpu-rollout.dev/pause`. So that NVIDIA's controller does not upgrade
     /// a paused node, its hold stays in all modes but `drive`, or `abort` sets one.
     ///

@@ -154,7 +154,7 @@ fn print_no_client(error: &ClientError, printer: &mut Printer) -> ExitCode {
         | ClientError::MissingContext { .. }
         | ClientError::Kubeconfig { .. }
         | ClientError::Client(_) => {
-            "set --kubeconfig or KUBECONFIG to a kubeconfig, and --context to a context of it"
+            "set --kubeconfig or KUBECONFIG to a kubeconfig, and --context to one of its contexts"
         }
     };
     printer.error(&error.with_causes(), Some(hint));

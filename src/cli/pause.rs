@@ -59,9 +59,9 @@ pub struct PauseArguments {
   gpu-rollout resume --by ada@example.com
   gpu-rollout resume --all --yes")]
 pub struct ResumeArguments {
-    /// Remove every pause with this selector. Without `--selector`, `--by` and `--all`, `resume`
-    /// removes the pause if there is only one; if there are several, it lists them and changes
-    /// nothing. A pause of all nodes has no selector: to remove it while there are other pauses, use
+    /// Remove every pause with this selector. If you give none of `--selector`, `--by` and `--all`,
+    /// `resume` removes the pause if there is only one; if there are several, it lists them and
+    /// changes nothing. A pause of all nodes has no selector: to remove it while there are other pauses, use
     /// `--by` or `--all`
     #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "all")]
     selector: Option<String>,

@@ -23,7 +23,7 @@ pub(crate) fn deploy_again(deployer: &ReleaseDeployer) -> String {
 /// bundle configures it so (`retryInterval` of a HelmRelease, `retry` of an Application).
 pub(crate) fn automatic_retry(deployer: &ReleaseDeployer) -> Option<&'static str> {
     match deployer {
-        ReleaseDeployer::Flux { .. } => Some("Flux tries again within 10 minutes"),
+        ReleaseDeployer::Flux { .. } => Some("Flux tries again within 10 minutes after a failure"),
         ReleaseDeployer::ArgoCd { .. } => Some("Argo CD tries again, at most twice"),
         ReleaseDeployer::Helm => None,
     }

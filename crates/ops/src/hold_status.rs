@@ -119,14 +119,14 @@ impl HoldStatus {
         };
         let deploy = match deployer {
             Some(ReleaseDeployer::Flux { namespace, .. }) => format!(
-                "deploy it again (flux reconcile helmrelease RELEASE -n {namespace} --force): the releases that depend on it follow"
+                "deploy the release again (flux reconcile helmrelease RELEASE -n {namespace} --force); those that depend on it follow"
             ),
             Some(ReleaseDeployer::ArgoCd { .. } | ReleaseDeployer::Helm) | None => {
                 "deploy the whole bundle again".to_owned()
             }
         };
         let remedy = Remedy::words(format!(
-            "find out whether {deploying}: if so, wait: the last hook frees the nodes; if not, repair the Helm release that failed, and {deploy}; only if you will not deploy it, run gpu-rollout abort, which ends all rollouts and changes no driver, but NVIDIA's controller may then upgrade the held nodes",
+            "find out whether {deploying}. If so, wait: the last hook frees the nodes. If a Helm release has failed, repair the cause, and {deploy}. Only if you give up this deployment, run gpu-rollout abort: it ends all rollouts and changes no driver, but NVIDIA's controller may then upgrade the held nodes",
         ));
         match command {
             Some(command) => remedy.inspect(command),

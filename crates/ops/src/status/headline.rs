@@ -133,11 +133,15 @@ impl RolloutStatus {
             .iter()
             .rev()
             .find(|request| request.command == RequestCommand::Abort)
-            .map_or_else(String::new, |request| format!("ask {} first, and then ", request.by));
-        format!(
-            "{} {are} not done; to continue, {abort}deploy the bundle again",
-            with_noun(left, "node")
-        )
+            .map(|request| format!("ask {} whether the rollout may continue", request.by));
+        let nodes = with_noun(left, "node");
+        match (abort, self.retry_after_end()) {
+            (Some(ask), Some(_)) => {
+                format!("{nodes} {are} not done; run gpu-rollout pause now, and {ask}")
+            }
+            (Some(ask), None) => format!("{nodes} {are} not done; {ask}"),
+            (None, _) => format!("{nodes} {are} not done; to continue, deploy the bundle again"),
+        }
     }
 
     fn done_text(&self) -> String {

@@ -11,7 +11,7 @@ use contract::settings::Mode;
 use observed::Observed;
 use observed::pause::{ObservedPause, annotated_nodes, pauses_in_force};
 use planner::pods::listed;
-use planner::reason::PAUSED;
+use planner::reason::{NO_TIME_LEFT, OUTSIDE_WINDOW, PAUSED};
 
 use super::safe_wait::WaitAnswer;
 use super::{BlockingCondition, NodeRow, NodeStage, RolloutStatus};
@@ -121,7 +121,9 @@ impl RolloutStatus {
         let wait = if paused == 1 { "waits" } else { "wait" };
         let at = self.pause_end().and_then(PauseEnd::at);
         let at = at.map(|at| format!(" at {at:.0}")).unwrap_or_default();
-        let others = match self.totals.in_progress {
+        let is_in_progress = |row: &NodeRow| row.stage == NodeStage::InProgress;
+        let stopped = self.paused_rows().filter(|(row, _)| is_in_progress(row)).count();
+        let others = match self.totals.in_progress.saturating_sub(stopped) {
             0 => String::new(),
             count => format!("; {} in progress", with_noun(count, "node")),
         };
@@ -194,6 +196,12 @@ impl RolloutStatus {
 }
 
 impl NodeRow {
+    /// Returns whether the node counts as failed only because it cannot be started in this run.
+    pub fn is_not_started(&self) -> bool {
+        let reason = self.waiting.as_ref().map(|waiting| waiting.reason);
+        self.stage == NodeStage::Failed && matches!(reason, Some(OUTSIDE_WINDOW | NO_TIME_LEFT))
+    }
+
     /// Returns whether a pause keeps the node out of service, in the middle of its upgrade.
     pub(crate) fn is_paused_out_of_service(&self) -> bool {
         let is_paused = self.waiting.as_ref().is_some_and(|waiting| waiting.reason == PAUSED);

@@ -49,8 +49,8 @@ impl RolloutStatus {
             }
             (Some(retry), _) => retry.to_owned(),
             (None, Some(RunPhase::Never)) => format!(
-                "if the deployer is still at work, the rollout continues by itself, otherwise {}",
-                self.automatic_retry.unwrap_or("it stands still")
+                "if the deployer is still at work, the rollout continues by itself; if a release has failed, {} until you repair it",
+                self.automatic_retry.map_or("it stands still", |_| "it may fail again at each retry")
             ),
             (None, Some(phase)) if phase.has_job() && is_fleet => {
                 "the rollout stands still, and the run fails if that lasts".to_owned()
@@ -70,7 +70,7 @@ impl RolloutStatus {
             (None, Some(phase)) if phase.has_job() => {
                 "the run continues with the nodes that need no action".to_owned()
             }
-            (None, Some(RunPhase::JobDeleted)) => "the rollout stands still until you act: a deployer may count the deletion of the Job as a success, and then does not retry".to_owned(),
+            (None, Some(RunPhase::JobDeleted)) => "the rollout stands still until you act: do not count on a retry, because a deployer may take the deletion of the Job for a success".to_owned(),
             (None, _) => "the rollout stands still".to_owned(),
         }
     }

@@ -243,13 +243,13 @@ impl UpgradeReason {
     fn advice(&self) -> &'static str {
         match self {
             Self::Paused { until: Some(_), is_late: false, .. } => {
-                "wait: the pause ends by itself; to end it now, ask the user who paused (a pause by annotation shows no user), and run gpu-rollout resume"
+                "wait: the pause ends by itself; to end it now, ask the user whom the reason names (a pause by annotation names none), and run gpu-rollout resume"
             }
             Self::Paused { until: Some(_), is_late: true, .. } => {
-                "ask the user who paused whether the pause is still needed (a pause by annotation shows no user): it ends by itself, but too late for the time budget of a run; if it is needed, deploy the bundle again when it has ended; if it is not, run gpu-rollout resume, which lists the pauses and asks for confirmation"
+                "ask the user whom the reason names whether the pause is still needed (a pause by annotation names none): it ends by itself, but too late for the time budget of a run; if it is needed, deploy the bundle again when it has ended; if it is not, run gpu-rollout resume, which lists the pauses and asks for confirmation"
             }
             Self::Paused { until: None, .. } => {
-                "ask the user who paused whether the pause is still needed (a pause by annotation shows no user); if it is not, run gpu-rollout resume, which lists the pauses and asks for confirmation; if there are several pauses, choose with --by, --selector or --all"
+                "ask the user whom the reason names whether the pause is still needed (a pause by annotation names none); if it is not, run gpu-rollout resume, which lists the pauses and asks for confirmation; if there are several pauses, choose with --by, --selector or --all"
             }
             Self::Refused(StartRefusal::Paused { .. }) => {
                 "raise the limit and deploy again; gpu-rollout resume has no effect here"
@@ -267,7 +267,7 @@ impl UpgradeReason {
                 "wait: policy.soak sets how long the hook pauses after a node before it starts the next one"
             }
             Self::OutsideWindow { deadline: Some(_), .. } => {
-                "deploy again when a window opens, or give the run more time: bundles compute it from policy.windows (without a recipe: rollout.budgetSeconds of the hook chart)"
+                "deploy again when a window opens, or change policy.windows, and render and deploy the bundle again: its time budget follows the windows (without a recipe: raise rollout.budgetSeconds of the hook chart)"
             }
             Self::OutsideWindow { deadline: None, .. } => {
                 "wait: policy.windows sets when the hook may start nodes; to start them now, change it and deploy again"

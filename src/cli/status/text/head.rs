@@ -30,7 +30,10 @@ pub(super) fn lines(status: &RolloutStatus) -> Vec<String> {
     let pause_end = status.pause_end();
     lines.push(status.title.clone());
     if let Some(run) = &status.run {
-        lines.push(format!("run: {}", run_text(run, pause_end, status.at)));
+        let job = status.release.as_deref().and_then(|release| release.split_once('/'));
+        let job =
+            job.map(|(namespace, name)| format!("kubectl describe job -n {namespace} {name}"));
+        lines.push(format!("run: {}", run_text(run, job.as_deref(), pause_end, status.at)));
         lines.extend(time_limit(run, status));
         let is_over = !run.phase.has_job() && run.phase != RunPhase::Never;
         if is_over && headline.attention != Attention::Done {
@@ -76,7 +79,13 @@ fn headline_lines(headline: &Headline) -> Vec<String> {
     std::iter::once(format!("{lead}: {text}")).chain(wait).collect()
 }
 
-fn run_text(run: &RunStatus, pause_end: Option<PauseEnd>, now: Timestamp) -> String {
+/// `job`: the command that describes the Job.
+fn run_text(
+    run: &RunStatus,
+    job: Option<&str>,
+    pause_end: Option<PauseEnd>,
+    now: Timestamp,
+) -> String {
     match (run.phase, run.verdict) {
         (RunPhase::Never, _) => "none so far: the hook of this release has not started".to_owned(),
         (RunPhase::Starting, _) => "starting".to_owned(),
@@ -108,7 +117,8 @@ fn run_text(run: &RunStatus, pause_end: Option<PauseEnd>, now: Timestamp) -> Str
             }
         },
         (RunPhase::Lost, _) => {
-            "ended without a result: its Job reached its deadline, or all its pods failed".to_owned()
+            let see = job.map(|job| format!("; to see which: {job}")).unwrap_or_default();
+            format!("ended without a result: its Job reached its deadline, or all its pods failed{see}")
         }
         (RunPhase::JobDeleted, _) => "ended without a result: its Job was deleted".to_owned(),
     }
@@ -147,7 +157,7 @@ fn time_limit(run: &RunStatus, status: &RolloutStatus) -> Option<String> {
         Some(PauseEnd::Never) | None => String::new(),
     };
     Some(format!(
-        "time limit: in {} ({deadline:.0}){earlier}. If nodes are not done by then, the run fails ({}, exit code {}).{pause} {then}. {deployed}",
+        "time limit: in {} ({deadline:.0}){earlier}.{pause} If nodes are not done by the time limit, the run fails ({}, exit code {}). {then}. {deployed}",
         format_remaining(deadline, status.at),
         code.name(),
         code.number()
@@ -158,28 +168,40 @@ fn time_limit(run: &RunStatus, status: &RolloutStatus) -> Option<String> {
 fn deployed_again(status: &RolloutStatus) -> String {
     match (status.pause_end(), status.automatic_retry) {
         (Some(PauseEnd::Never), _) => {
-            "To continue, run gpu-rollout resume, and deploy the bundle again: an automatic retry starts no upgrade during the pause".to_owned()
+            "Before you deploy the bundle again, run gpu-rollout resume: a run that starts during the pause starts no upgrade".to_owned()
         }
         (Some(PauseEnd::TooLate(_)), None) => {
             "To continue, deploy the bundle again after the pause, or run gpu-rollout resume now"
                 .to_owned()
         }
         (Some(PauseEnd::TooLate(_)), Some(retry)) => format!(
-            "Then {retry}; to continue at once after the failure, run gpu-rollout resume, and deploy the bundle again"
+            "Then {retry}, and the next run waits until the pause ends; to continue at once after the failure, run gpu-rollout resume, and deploy the bundle again"
         ),
         (_, retry) => match (retry, status.late_window()) {
             (Some(retry), None) => format!(
                 "Then {retry}; to continue at once after the failure, deploy the bundle again"
             ),
-            (Some(retry), Some(opens)) => {
-                format!("Then {retry}, but no node starts before the window opens at {opens:.0}")
+            (Some(retry), Some(opens)) if is_in_next_run(status, opens) => {
+                format!("Then {retry}, and the next run waits until the window opens at {opens:.0}")
             }
+            (Some(retry), Some(opens)) => format!(
+                "Then {retry}, but the next run ends before the window opens at {opens:.0}: deploy the bundle again then"
+            ),
             (None, None) => "To continue, deploy the bundle again".to_owned(),
             (None, Some(opens)) => {
                 format!("To continue, deploy the bundle again when the window opens at {opens:.0}")
             }
         },
     }
+}
+
+/// Returns whether a run that starts at the end of this one, and has the same time limit, is still
+/// running at a time.
+fn is_in_next_run(status: &RolloutStatus, at: Timestamp) -> bool {
+    let run = status.run.as_ref();
+    let times = run.and_then(|run| Some((run.started_at?, run.deadline?)));
+    let ends = times.and_then(|(start, end)| end.checked_add(end.duration_since(start)).ok());
+    ends.is_some_and(|ends| at < ends)
 }
 
 fn pause_text(pause: &PauseStatus, now: Timestamp) -> String {

@@ -98,6 +98,7 @@ pub(in crate::cli::status) fn stage_text(row: &NodeRow) -> &'static str {
     match state {
         Some(state) => state_meaning(state),
         None if row.stage == NodeStage::Unknown => "unknown (fleet waits)",
+        None if row.is_not_started() => "not started",
         None => row.stage.name(),
     }
 }

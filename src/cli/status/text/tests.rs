@@ -87,7 +87,7 @@ fn status(phase: RunPhase, first: NodeRow) -> RolloutStatus {
         deploy_again: Some(
             "flux reconcile helmrelease gpu-operator-post -n flux-system --force".to_owned(),
         ),
-        automatic_retry: Some("Flux tries again within 10 minutes"),
+        automatic_retry: Some("Flux tries again within 10 minutes after a failure"),
         mode: "drive",
         run: Some(RunStatus {
             phase,
@@ -254,7 +254,7 @@ fn pause(by: &str, selector: Option<&str>) -> PauseStatus {
 }
 
 fn paused_remedy() -> Remedy {
-    Remedy::words("ask the user who paused whether the pause is still needed (a pause by annotation shows no user); if it is not, run gpu-rollout resume, which lists the pauses and asks for confirmation").run("gpu-rollout resume")
+    Remedy::words("ask the user whom the reason names whether the pause is still needed (a pause by annotation names none); if it is not, run gpu-rollout resume, which lists the pauses and asks for confirmation").run("gpu-rollout resume")
 }
 
 fn only_paused() -> RolloutStatus {
@@ -414,7 +414,7 @@ fn second_line_says_until_when_it_is_safe_to_wait() {
         ),
         (
             frozen(RunPhase::Lost, 3_000, true),
-            "yes (Flux tries again within 10 minutes, and the next run waits until the pause ends at 1970-01-01T00:50:00Z)",
+            "yes (Flux tries again within 10 minutes after a failure, and the next run waits until the pause ends at 1970-01-01T00:50:00Z)",
         ),
         (
             by_hand,
