@@ -20,6 +20,8 @@ use ops::preflight::PreflightReport;
 use ops::report::RunReport;
 
 pub mod abort;
+pub mod accept;
+mod acceptance_result;
 mod advice;
 pub mod bundle;
 pub mod cluster;
@@ -183,8 +185,12 @@ enum CliCommand {
     ///
     /// `resume` removes the pause, and releases the nodes that the pause held, unless another pause
     /// covers them. It also ends a halt, in which the hook starts no more nodes because the new driver
-    /// failed on the first ones. A running hook Job continues. If the Job ended during the
-    /// pause, or because of the halt, deploy the bundle again.
+    /// failed on the first ones. Before it asks, it lists each halt with its cause and nodes. A running
+    /// hook Job continues. If the Job ended during the pause, or because of the halt, deploy the
+    /// bundle again.
+    ///
+    /// After a halt, failed nodes stay failed and cordoned. With `--accept`, the next run takes the
+    /// named nodes as proven and uncordons them, although their checks failed.
     Resume(pause::ResumeArguments),
     /// Stop all rollouts and remove their cordons, labels, annotations and Lease
     ///
@@ -231,6 +237,18 @@ enum CliCommand {
   gpu-rollout retry gpu-3
   gpu-rollout retry gpu-3 gpu-4 --dry-run")]
     Retry(node_request::NodeRequestArguments),
+    /// Run the acceptance tests on nodes by hand
+    ///
+    /// Use it to test a node that you have repaired, or to find out whether a failed test fails again.
+    /// It runs the tests that the bundle has deployed (`rollout.acceptance` in the recipe), one after
+    /// the other on each node, prints a table of their results, and deletes their pods. Ctrl-C ends
+    /// the tests and deletes the pods.
+    ///
+    /// It takes no GPUs from workloads: it refuses a node that is not cordoned and on which pods use
+    /// GPUs, and a node whose driver is being upgraded. A test does not change the state of the node
+    /// in the rollout: to release a failed node, run `gpu-rollout resume --accept NODE`. The command
+    /// exits with 21 if a test was not passed.
+    Accept(accept::AcceptArguments),
     /// Explain an exit code, a lint or a preflight check
     ///
     /// Use it when a command or a hook Job fails: it prints what the code or name means, what to
@@ -254,7 +272,7 @@ enum CliCommand {
 
 /// Returns the JSON schema of the `-o json` output of each command that reads a cluster: the source
 /// of `docs/json.md`.
-pub fn documents() -> [(&'static str, Schema); 6] {
+pub fn documents() -> [(&'static str, Schema); 7] {
     [
         ("status", schema_for!(status::StatusDocument<'static>)),
         ("why", schema_for!(why::WhyDocument<'static>)),
@@ -262,6 +280,7 @@ pub fn documents() -> [(&'static str, Schema); 6] {
         ("preflight", schema_for!(RolloutList<'static, PreflightReport>)),
         ("report", schema_for!(RolloutList<'static, RunReport>)),
         ("doctor", schema_for!(DoctorReport)),
+        ("accept", schema_for!(accept::AcceptDocument<'static>)),
     ]
 }
 
@@ -343,6 +362,7 @@ impl Cli {
             CliCommand::Skip(arguments) => arguments.run(NodeRequest::Skip, printer),
             CliCommand::Unskip(arguments) => arguments.run(NodeRequest::Unskip, printer),
             CliCommand::Retry(arguments) => arguments.run(NodeRequest::Retry, printer),
+            CliCommand::Accept(arguments) => arguments.run(printer),
             CliCommand::Explain(arguments) => arguments.run(printer),
             CliCommand::DevicePlugin(arguments) => arguments.run(printer),
             CliCommand::Completions(arguments) => arguments.run(printer),

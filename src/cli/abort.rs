@@ -46,6 +46,9 @@ impl AbortArguments {
             for job in &leftovers.jobs {
                 printer.note(&format!("job {job}: will be ended"));
             }
+            for pod in &leftovers.tests {
+                printer.note(&format!("pod {pod} of an acceptance test: will be deleted"));
+            }
             for (node, change) in &leftovers.nodes {
                 printer.note(&format!("node {node}: {change}"));
             }

@@ -24,11 +24,12 @@ use ops::pause::{
 use ops::session::FollowedRollouts;
 use ops::user_request::new_request;
 use planner::pods::listed;
-use planner::reason::upgrade::UpgradeReason;
 
 use end::EndOptions;
+use halt::EndedHalts;
 
 mod end;
+mod halt;
 
 /// Arguments of `gpu-rollout pause`.
 #[derive(Debug, Args)]
@@ -57,7 +58,8 @@ pub struct PauseArguments {
   gpu-rollout resume
   gpu-rollout resume -l nvidia.com/gpu.product=NVIDIA-H100
   gpu-rollout resume --by ada@example.com
-  gpu-rollout resume --all --yes")]
+  gpu-rollout resume --all --yes
+  gpu-rollout resume --accept gpu-3 gpu-7 --reason 'INC-4711: a bad test'")]
 pub struct ResumeArguments {
     /// Remove every pause with this selector. If you give none of `--selector`, `--by` and `--all`,
     /// `resume` removes the pause if there is only one; if there are several, it lists them and
@@ -72,6 +74,11 @@ pub struct ResumeArguments {
     /// Remove every pause
     #[arg(long)]
     all: bool,
+    /// Take these failed nodes as proven, and end the halt of their rollout. The next run of the hook
+    /// uncordons them, and they count neither as failed proofs nor as failed nodes. Only for nodes
+    /// whose new driver runs, and whose checks failed. Pauses stay, unless another option names them
+    #[arg(long, value_name = "NODE", num_args = 1..)]
+    accept: Vec<String>,
     #[command(flatten)]
     reason: ReasonOption,
     #[command(flatten)]
@@ -137,7 +144,7 @@ impl PauseArguments {
 impl ResumeArguments {
     /// Runs the command.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
-        let Self { selector, by, all: every, reason, consent, cluster } = self;
+        let Self { selector, by, all: every, accept, reason, consent, cluster } = self;
         cluster::run(&cluster, printer, async |session, printer| {
             cluster::print_notes(&session, printer);
             let texts = texts_in_force(pause_texts(session.client()).await?, session.now());
@@ -145,24 +152,34 @@ impl ResumeArguments {
             let annotated = annotated_texts(&followed.snapshots);
             print_pauses(&pauses(&texts), &annotated, printer);
             let choice = (selector.as_deref(), by.as_deref());
-            let chosen = match ChosenPauses::new(&texts, &annotated, choice, every) {
-                Ok(chosen) => chosen,
+            let resumes_pauses = accept.is_empty() || every || choice != (None, None);
+            let chosen = if resumes_pauses {
+                match ChosenPauses::new(&texts, &annotated, choice, every) {
+                    Ok(chosen) => chosen,
+                    Err(refusal) => return Ok(refusal.print(printer)),
+                }
+            } else {
+                ChosenPauses::none()
+            };
+            let halts = match EndedHalts::new(&followed.snapshots, &accept) {
+                Ok(halts) => halts,
                 Err(refusal) => return Ok(refusal.print(printer)),
             };
-            let halted = halted(&followed.snapshots);
-            for text in &halted {
-                printer.note(text);
-            }
-            if chosen.is_empty() && halted.is_empty() {
-                printer.note("nothing is paused");
-            } else {
+            halts.announce(printer);
+            let is_resumed = !(chosen.is_empty() && halts.is_empty());
+            let mut is_recorded = true;
+            if is_resumed {
                 if let Err(code) = consent.given(printer) {
                     return Ok(code);
                 }
                 let ReasonOption { reason } = reason;
                 let request = new_request(&session, RequestCommand::Resume, selector, reason).await;
-                let hooks = followed.snapshots.iter().map(|snapshot| &snapshot.settings);
-                write_request(&session, hooks, &request, printer).await;
+                for (hook, nodes) in halts.requested() {
+                    let request = request.clone().with_nodes(nodes);
+                    is_recorded &= write_request(&session, [hook], &request, printer).await;
+                }
+            } else {
+                printer.note("nothing is paused, and no rollout has halted");
             }
             // Also where nothing is paused: a pause that was removed in another way may have left
             // holds.
@@ -179,8 +196,14 @@ impl ResumeArguments {
                     describe_pause(pause)
                 ));
             }
-            let is_resumed = !(chosen.is_empty() && halted.is_empty());
-            if !halted.is_empty() {
+            if !halts.is_empty() && !is_recorded {
+                printer.error(
+                    "the halt continues: the hook reads the request in the run record, where it is missing",
+                    Some("get the right to `get` and `patch` the ConfigMap of the run record, and run the command again"),
+                );
+                return Ok(ExitCode::Rights);
+            }
+            if !halts.is_empty() {
                 printer.note("deploy the bundle again: the rollout continues after the halt");
             }
             Ok(print_end(
@@ -237,6 +260,11 @@ impl ChosenPauses {
         Ok(Self { texts, annotations })
     }
 
+    /// Chooses no pause.
+    fn none() -> Self {
+        Self { texts: BTreeMap::new(), annotations: false }
+    }
+
     fn is_empty(&self) -> bool {
         self.texts.is_empty() && !self.annotations
     }
@@ -267,15 +295,6 @@ impl ChoiceRefusal {
 fn has_selector(pause: &ObservedPause, selector: &str) -> bool {
     let same = selector.parse::<Selector>().ok();
     pause.key == key(Some(selector)) || same.is_some_and(|same| pause.selector == Some(same))
-}
-
-/// Describes the halts of rollouts, which `resume` ends.
-fn halted(snapshots: &[RolloutSnapshot]) -> Vec<String> {
-    let described = snapshots.iter().filter_map(|snapshot| {
-        let halt = snapshot.record.run.as_ref()?.proof.as_ref()?.halt.as_ref()?;
-        Some(format!("{}: {}", snapshot.target.title(), UpgradeReason::from(halt)))
-    });
-    described.collect()
 }
 
 /// Returns the names of the nodes that are paused by their annotation, with the end of their pause.

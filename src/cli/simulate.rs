@@ -6,7 +6,9 @@ use super::recipe::{RECIPE_HELP, RecipeSelection, load_recipe};
 use super::runs;
 use crate::printer::Printer;
 use contract::exit::ExitCode;
-use ops::simulation::{FleetAssumptions, FleetSimulation, MOST_NODES, SimulationSummary};
+use ops::simulation::{
+    FaultyNodes, FleetAssumptions, FleetSimulation, MOST_NODES, SimulationSummary,
+};
 use simulator::simulate;
 
 mod text;
@@ -24,6 +26,9 @@ Compare policies on the same nodes:
     --set rollout.gpuDriver.policy.soak=5m
   gpu-rollout simulate -r mine.yaml --fail 5 --set rollout.gpuDriver.mode=drive \\
     --set rollout.gpuDriver.policy.failureBudget=3
+
+See how many nodes a bad driver reaches before the rollout halts:
+  gpu-rollout simulate -r mine.yaml --fail-acceptance 100% --set rollout.gpuDriver.mode=drive
 
 Print the median duration for a script:
   gpu-rollout simulate -r mine.yaml --runs 100 -o json | jq .seconds.median";
@@ -55,6 +60,11 @@ pub struct SimulateArguments {
     /// number of such nodes differs from run to run
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=100))]
     fail: u64,
+    /// Nodes on which the acceptance tests of the recipe fail with the new driver: a share, such as
+    /// `10%`, or the nodes with a label, such as `zone=a`, which every second simulated node has;
+    /// without it, all tests pass
+    #[arg(long, value_name = "SHARE|LABEL=VALUE")]
+    fail_acceptance: Option<FaultyNodes>,
     #[command(flatten)]
     overrides: RecipeSelection,
     /// Output format
@@ -85,6 +95,7 @@ impl SimulateArguments {
             driver_time: self.driver_time.spread(),
             pods: self.pods,
             failing_percent: self.fail,
+            failing_acceptance: self.fail_acceptance,
         };
         let fleet = match FleetSimulation::new(&loaded.recipe, assumed) {
             Ok(fleet) => fleet,

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use crate::printer::Printer;
 use contract::settings::Settings;
-use contract::user_request::UserRequest;
+use contract::user_request::{RequestCommand, UserRequest};
 use ops::session::ClusterSession;
 use ops::time::format_age;
 use ops::user_request::record;
@@ -21,22 +21,27 @@ pub(super) struct ReasonOption {
 }
 
 /// Writes the request into the run records of these hook releases, and prints which could not be
-/// written.
+/// written. Returns whether all were written.
 pub(super) async fn write_request(
     session: &ClusterSession,
     hooks: impl IntoIterator<Item = &Settings>,
     request: &UserRequest,
     printer: &mut Printer,
-) {
-    for warning in record(session.client(), hooks, request).await {
+) -> bool {
+    let warnings = record(session.client(), hooks, request).await;
+    for warning in &warnings {
         printer.note(&format!("warning: {warning}"));
     }
+    warnings.is_empty()
 }
 
 /// Formats the request for one line, such as `skip gpu-3 by ada 5 min ago: INC-4711`.
 pub(super) fn request_text(request: &UserRequest, now: Timestamp) -> String {
     let UserRequest { command, nodes, other_nodes, selector, by, reason, at } = request;
     let mut text = command.name().to_owned();
+    if *command == RequestCommand::Resume && !nodes.is_empty() {
+        text.push_str(" --accept");
+    }
     // Writing to a String cannot fail.
     let _ = match (nodes.as_slice(), selector) {
         ([], None) => Ok(()),
@@ -53,8 +58,6 @@ pub(super) fn request_text(request: &UserRequest, now: Timestamp) -> String {
 
 #[cfg(test)]
 mod tests {
-    use contract::user_request::RequestCommand;
-
     use super::*;
 
     #[test]
@@ -74,6 +77,8 @@ mod tests {
             request_text(&request, now),
             "skip gpu-3 by ada@example.com 5 min ago: INC-4711"
         );
+        let resume = UserRequest { command: RequestCommand::Resume, ..request.clone() };
+        assert!(request_text(&resume, now).starts_with("resume --accept gpu-3 by ada"));
         let many = request.with_nodes((0..120).map(|number| format!("gpu-{number}")).collect());
         assert!(request_text(&many, now).starts_with("skip 120 nodes (gpu-0, …) by"));
     }

@@ -6,6 +6,7 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::acceptance_result::acceptance_text;
 use super::cluster::{self, ClusterOptions};
 use super::format::ListingFormat;
 use super::status::{driver, node_condition};
@@ -71,7 +72,7 @@ impl WhyArguments {
 }
 
 fn node_text(explanation: &NodeExplanation, snapshot: &RolloutSnapshot, width: usize) -> String {
-    let NodeExplanation { title, row, steps, requests, fleet } = explanation;
+    let NodeExplanation { title, row, steps, acceptance, requests, fleet } = explanation;
     let mut text = format!("{title}: {}\n", row.node);
     let explained = |state: &str| format!(": {} (state `{state}`)", state_meaning(state));
     let state = row.state.as_deref().map(explained).unwrap_or_default();
@@ -85,6 +86,12 @@ fn node_text(explanation: &NodeExplanation, snapshot: &RolloutSnapshot, width: u
         let by = if step.or_earlier { "by " } else { "" };
         let meaning = state_meaning(&step.state);
         let _ = writeln!(text, "  {by}{:.0}  {} ({meaning})", step.at, step.state);
+    }
+    for result in acceptance {
+        let _ = writeln!(text, "  {:.0}  {}", result.at, acceptance_text(result));
+        for line in result.message.lines() {
+            let _ = writeln!(text, "    {line}");
+        }
     }
     for request in requests {
         let _ = writeln!(text, "  request: {}", request_text(request, snapshot.now));

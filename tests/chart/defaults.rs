@@ -72,6 +72,7 @@ fn chart_defaults() -> Value {
     upgrade["canary"] = json!({"nodes": 0, "per": [], "soakSeconds": 0});
     upgrade["ramp"] = json!(settings.upgrade.ramp);
     upgrade["halt"] = json!({"failedProofs": 0, "failedNodes": 0});
+    upgrade["acceptance"] = json!(settings.upgrade.acceptance);
     json!({
         "component": {"name": settings.component},
         "tasks": settings.tasks,

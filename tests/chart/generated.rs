@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use contract::acceptance::{ACCEPTANCE_NAMESPACE, ALL_GPUS_CLAIM_TEMPLATE};
 use contract::budget::{MARGIN_SECONDS, SLACK_SECONDS, TERMINATION_GRACE_SECONDS};
 use contract::check::{CheckLevel, PreflightCheck};
 use contract::driver::Driver;
@@ -80,6 +81,8 @@ fn the_contract_is_that_of_the_program() {
         "nicClusterPolicy": names::NIC_CLUSTER_POLICY,
         "operatorLease": names::OPERATOR_LEASE,
         "drainSkipLabels": [names::DRAIN_SKIP_LABEL, names::OFED_DRAIN_SKIP_LABEL],
+        "acceptanceNamespace": ACCEPTANCE_NAMESPACE,
+        "allGpusClaimTemplate": ALL_GPUS_CLAIM_TEMPLATE,
     });
     check("contract.yaml", &yaml(&contract));
 }
@@ -121,11 +124,14 @@ fn schemas_of_chart_and_recipes_have_the_same_patterns() {
     let chart: serde_json::Value =
         serde_json::from_str(include_str!("../../charts/gpu-rollout/values.schema.json")).unwrap();
     let recipe: serde_json::Value = serde_json::from_str(&recipe::schema::text()).unwrap();
-    for (definition, key) in [("MaintenanceWindow", "windows"), ("RampShare", "ramp")] {
+    for (definition, key) in [
+        ("MaintenanceWindow", "windows/items"),
+        ("RampShare", "ramp/items"),
+        ("AcceptanceNodes", "acceptance/items/properties/nodes"),
+    ] {
         let of_recipe = &recipe["$defs"][definition]["pattern"];
         assert!(of_recipe.is_string(), "{of_recipe}");
-        let place =
-            format!("/properties/rollout/properties/upgrade/properties/{key}/items/pattern");
+        let place = format!("/properties/rollout/properties/upgrade/properties/{key}/pattern");
         assert_eq!(chart.pointer(&place), Some(of_recipe), "{key}");
     }
 }

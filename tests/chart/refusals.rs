@@ -76,6 +76,51 @@ const REFUSALS: &[(&[&str], &[&str])] = &[
         &["rollout.upgrade.ramp does not rise: it has 10% after 50%", "hint: each share contains"],
     ),
     (
+        &["--set-json", r#"rollout.upgrade.acceptance=[{"name":"a"}]"#],
+        &["rollout.upgrade.acceptance has tests, and rollout.mode is `assist`"],
+    ),
+    (
+        &["--set-json", r#"rollout.upgrade.acceptance=[{"name":"A"}]"#],
+        &["/rollout/upgrade/acceptance/0/name", "does not match pattern"],
+    ),
+    (
+        &["--set-json", r#"rollout.upgrade.acceptance=[{"name":"a","timeout":"10m"}]"#],
+        &["/rollout/upgrade/acceptance/0'", "'timeout' not allowed"],
+    ),
+    (
+        &[
+            "--set",
+            "rollout.mode=drive",
+            "--set-json",
+            r#"rollout.tasks=["settle","drive"]"#,
+            "--set-json",
+            r#"rollout.upgrade.acceptance=[{"name":"a"}]"#,
+        ],
+        &["the test `a` of rollout.upgrade.acceptance has no pod", "hint: template:"],
+    ),
+    (
+        &[
+            "--set",
+            "rollout.mode=drive",
+            "--set-json",
+            r#"rollout.tasks=["settle","drive"]"#,
+            "--set-json",
+            r#"rollout.upgrade.acceptance=[{"name":"a","nodes":"canaries","template":{}}]"#,
+        ],
+        &["the test `a` runs on canaries, and there are none"],
+    ),
+    (
+        &[
+            "--set",
+            "rollout.mode=drive",
+            "--set-json",
+            r#"rollout.tasks=["settle","drive"]"#,
+            "--set-json",
+            r#"rollout.upgrade.acceptance=[{"name":"a","template":{"spec":{"nodeName":"n","containers":[{}]}}}]"#,
+        ],
+        &["the template of the test `a` sets `nodeName`"],
+    ),
+    (
         &["--set", "rollout.upgrade.halt.failedNodes=-1"],
         &["/rollout/upgrade/halt/failedNodes", "want 0"],
     ),

@@ -2,6 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use contract::acceptance::{
+    ACCEPTANCE_NAMESPACE, ALL_GPUS_CLAIM_TEMPLATE, AcceptanceGpus, AcceptanceNodes, AcceptanceTest,
+    AcceptanceTime,
+};
 use contract::budget::TERMINATION_GRACE_SECONDS;
 use contract::count::Count;
 use contract::driver::Driver;
@@ -103,6 +107,14 @@ rollout:
     canary: {nodes: 2, per: [nvidia.com/gpu.product], soakSeconds: 2000000}
     ramp: [9%, 50%, 100%]
     halt: {failedProofs: 3, failedNodes: 4}
+    acceptance:
+      - {name: smi, template: {spec: {containers: [{name: test, image: \"r/a:1\"}]}}}
+      - name: dcgm
+        timeoutSeconds: 1800
+        when: [before, after]
+        nodes: 10%
+        gpus: template
+        template: {spec: {restartPolicy: Never, securityContext: {runAsUser: 2000000}, containers: [{name: test, image: \"r/b:1\"}]}}
     topology: {label: nvidia.com/gpu.clique, maxUnavailable: 50%}
     foreignCordon: include
     extraConsumers: [app=dcgm]
@@ -110,8 +122,51 @@ rollout:
     validationSeconds: 20
 ",
     );
-    let settings = template(&["--values", file.to_str().unwrap()]).settings();
+    let objects = template(&[
+        "--values",
+        file.to_str().unwrap(),
+        "--api-versions",
+        "resource.k8s.io/v1/ResourceClaimTemplate",
+    ]);
+    let mut of_tests: Vec<(String, String)> = objects
+        .0
+        .iter()
+        .filter(|object| object["metadata"]["namespace"] == ACCEPTANCE_NAMESPACE)
+        .filter(|object| !["Role", "RoleBinding"].iter().any(|kind| object["kind"] == *kind))
+        .map(|object| (object["kind"].to_string(), object["metadata"]["name"].to_string()))
+        .collect();
+    let named = |kind: &str, name: &str| (format!("\"{kind}\""), format!("\"{name}\""));
+    of_tests.sort();
+    assert_eq!(
+        of_tests,
+        [
+            named("PodTemplate", "dcgm"),
+            named("PodTemplate", "smi"),
+            named("ResourceClaimTemplate", ALL_GPUS_CLAIM_TEMPLATE),
+        ]
+    );
+    let mut templates = objects.kind("PodTemplate").map(|object| &object["template"]["spec"]);
+    let of_dcgm = templates.find(|spec| spec["securityContext"]["runAsUser"] == 2_000_000);
+    assert_eq!(of_dcgm.unwrap()["containers"][0]["image"], "r/b:1");
+    let settings = objects.settings();
+    let test = |name: &str, timeout_seconds: u64| AcceptanceTest {
+        name: name.into(),
+        timeout_seconds,
+        when: vec![AcceptanceTime::After],
+        nodes: AcceptanceNodes::All,
+        gpus: AcceptanceGpus::All,
+    };
+    let acceptance = vec![
+        test("smi", 600),
+        AcceptanceTest {
+            when: vec![AcceptanceTime::Before, AcceptanceTime::After],
+            nodes: AcceptanceNodes::Share("10%".parse().unwrap()),
+            gpus: AcceptanceGpus::Template,
+            ..test("dcgm", 1800)
+        },
+    ];
     let upgrade = UpgradeSettings {
+        acceptance,
         policy: Policy {
             max_parallel_upgrades: 0,
             max_unavailable: Some(Count::Number(3)),
@@ -181,6 +236,7 @@ fn rendered_rights(objects: &Objects, scope: RightScope) -> (BTreeSet<String>, V
         RightScope::Operator => ("Role", ":operator"),
         RightScope::Dra => ("Role", ":dra"),
         RightScope::DevicePlugin => ("Role", ":device-plugin"),
+        RightScope::Acceptance => ("Role", ":acceptance"),
     };
     let mut lines = BTreeSet::new();
     let mut namespaces = Vec::new();
@@ -219,10 +275,13 @@ fn rendered_rights(objects: &Objects, scope: RightScope) -> (BTreeSet<String>, V
     (lines, namespaces)
 }
 
+/// An acceptance test.
+const TESTED: &str = "rollout.upgrade.acceptance[0].name=smi,rollout.upgrade.acceptance[0].template.spec.containers[0].name=test";
+
 #[test]
 #[ignore = "needs helm (make e2e)"]
 fn the_rights_are_those_of_the_tasks() {
-    let cases: [(Driver, Mode, &[Task], &str); 16] = [
+    let cases: [(Driver, Mode, &[Task], &str); 18] = [
         (Driver::Gpu, Mode::Observe, &[Task::Settle, Task::Reroll], ""),
         (Driver::Gpu, Mode::Observe, &[Task::Settle], ""),
         (
@@ -254,6 +313,8 @@ fn the_rights_are_those_of_the_tasks() {
             &[Task::Settle, Task::Drive],
             "rollout.upgrade.policy.podDeletion.enable=false",
         ),
+        (Driver::Gpu, Mode::Drive, &[Task::Settle, Task::Drive], TESTED),
+        (Driver::Gpu, Mode::Steer, &[Task::Settle, Task::Wake, Task::Steer], TESTED),
     ];
     for (driver, mode, tasks, setting) in cases {
         let names: Vec<&str> = tasks.iter().map(|task| task.name()).collect();
@@ -298,10 +359,12 @@ fn the_rights_are_those_of_the_tasks() {
                     &contract::names::DRA_NAMESPACES
                 }
                 RightScope::DevicePlugin if tasks.contains(&Task::RestartPlugins) => &["nvidia"],
+                RightScope::Acceptance if setting == TESTED => &["gpu-rollout-acceptance"],
                 RightScope::Cluster
                 | RightScope::Operator
                 | RightScope::Dra
-                | RightScope::DevicePlugin => &[],
+                | RightScope::DevicePlugin
+                | RightScope::Acceptance => &[],
             };
             assert_eq!(namespaces, wanted, "{scope:?} of {tasks:?} about {driver:?} {setting}");
         }

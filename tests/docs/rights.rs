@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
+use contract::acceptance::ACCEPTANCE_NAMESPACE;
 use contract::driver::Driver;
 use contract::names::{
     LEASE_NAME, LEASE_NAMESPACE, NIC_CLUSTER_POLICY, OPERATOR_LEASE, PAUSE_NAME,
@@ -157,6 +158,7 @@ fn scope(right: &Right) -> String {
         RightScope::DevicePlugin => {
             "the device plugin's namespace (`rollout.devicePlugin.namespace`)".to_owned()
         }
+        RightScope::Acceptance => format!("namespace `{ACCEPTANCE_NAMESPACE}`"),
     }
 }
 
@@ -191,6 +193,7 @@ fn condition(condition: RightCondition) -> &'static str {
             "`podDeletion` or `drain` of `rollout.upgrade.policy` is enabled"
         }
         RightCondition::AdmissionPolicy => "`rollout.admissionPolicy.enabled: true`",
+        RightCondition::Acceptance => "acceptance tests in `rollout.upgrade.acceptance`",
         RightCondition::Hold => "not with `rollout.operatorUpgrade.hold: never` in mode `assist`",
     }
 }

@@ -58,6 +58,7 @@ the render.
 {{- end -}}
 {{- $before = . -}}
 {{- end -}}
+{{- include "gpu-rollout.checkAcceptance" . -}}
 {{- if ne $rollout.driver "gpu" -}}
 {{- range list "reroll" "restart-plugins" -}}
 {{- if has . $rollout.tasks -}}

@@ -11,6 +11,7 @@ the root context, the scope.
 {{- if eq $scope "operator" }}{{ $all = list (include "gpu-rollout.operatorNamespace" $root) }}{{ end -}}
 {{- if eq $scope "dra" }}{{ $all = uniq $root.Values.rollout.dra.namespaces }}{{ end -}}
 {{- if eq $scope "device-plugin" }}{{ $all = list (include "gpu-rollout.devicePluginNamespace" $root) }}{{ end -}}
+{{- if eq $scope "acceptance" }}{{ $all = list (include "gpu-rollout.contract" $root | fromYaml).acceptanceNamespace }}{{ end -}}
 {{- $present := list -}}
 {{- range $all -}}
 {{- if not (include "gpu-rollout.namespaceIsAbsent" (list $root .)) }}{{ $present = append $present . }}{{ end -}}
@@ -26,6 +27,7 @@ the root context, the scope.
   "reroll" (eq (toString $rollout.dra.reroll) "auto")
   "eviction" (or $policy.podDeletion.enable $policy.drain.enable)
   "admission-policy" $rollout.admissionPolicy.enabled
+  "acceptance" (not (empty $rollout.upgrade.acceptance))
   "hold" (or (ne $rollout.mode "assist") (ne $rollout.operatorUpgrade.hold "never"))
   | toJson -}}
 {{- end }}

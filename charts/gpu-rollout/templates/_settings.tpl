@@ -267,6 +267,7 @@ in the settings.
 {{- if gt $limit 0 }}{{- $_ := set $halt $key $limit }}{{- end -}}
 {{- end -}}
 {{- with $halt }}{{- $_ := set $settings "halt" . }}{{- end -}}
+{{- with (include "gpu-rollout.acceptance" . | fromJson).items }}{{- $_ := set $settings "acceptance" . }}{{- end -}}
 {{- toJson $settings -}}
 {{- end }}
 

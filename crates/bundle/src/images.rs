@@ -8,6 +8,7 @@ use super::directory::{BundleDirectory, EntryKind};
 use super::error::BundleError;
 use super::info::ReleaseInfo;
 use deployer::layout::{CHART, FILES, SETTINGS, VALUES};
+use release::acceptance;
 use release::images::{ImageList, LocatedImage, of_chart, of_object, of_template};
 use release::values::over;
 
@@ -49,7 +50,7 @@ pub fn images(directory: &Path) -> Result<ImageList, BundleError> {
                 "{}: a kustomization, and its Git repository is not read",
                 release.name
             )),
-            "hook" => found.images.push(hook(release, &bundle)?),
+            "hook" => found.images.extend(hook(release, &bundle)?),
             _ => {}
         }
     }
@@ -108,8 +109,9 @@ fn filled(text: &str, placeholder: &str, values: &[String]) -> Vec<String> {
     values.iter().map(|value| text.replace(placeholder, value)).collect()
 }
 
-/// Returns the image of a hook: the release's settings over those of the chart.
-fn hook(release: &ReleaseInfo, bundle: &BundleDirectory) -> Result<LocatedImage, BundleError> {
+/// Returns the image of a hook, and those of its acceptance tests: the release's settings over those
+/// of the chart.
+fn hook(release: &ReleaseInfo, bundle: &BundleDirectory) -> Result<Vec<LocatedImage>, BundleError> {
     let path = |file: &str| format!("{}/{file}", release.folder);
     let chart: Map<String, Value> = bundle.yaml(&path(CHART))?;
     let values = over(&bundle.yaml(&path(VALUES))?, &bundle.yaml(&path(SETTINGS))?);
@@ -122,7 +124,7 @@ fn hook(release: &ReleaseInfo, bundle: &BundleDirectory) -> Result<LocatedImage,
     let digest = text("digest");
     let tag = text("tag").or_else(|| if digest.is_none() { version } else { None });
     let repository = text("repository").unwrap_or_default();
-    Ok(LocatedImage {
+    let own = LocatedImage {
         release: release.name.clone(),
         place,
         repository,
@@ -130,5 +132,6 @@ fn hook(release: &ReleaseInfo, bundle: &BundleDirectory) -> Result<LocatedImage,
         digest,
         suffix: None,
         enabled: true,
-    })
+    };
+    Ok(std::iter::once(own).chain(acceptance::images(&release.name, &values)).collect())
 }

@@ -19,6 +19,10 @@ pub const FILES: &[(&str, &str)] = &[
     ("files/rights.yaml", include_str!("../../../charts/gpu-rollout/files/rights.yaml")),
     ("templates/NOTES.txt", include_str!("../../../charts/gpu-rollout/templates/NOTES.txt")),
     (
+        "templates/_acceptance.tpl",
+        include_str!("../../../charts/gpu-rollout/templates/_acceptance.tpl"),
+    ),
+    (
         "templates/_admission.tpl",
         include_str!("../../../charts/gpu-rollout/templates/_admission.tpl"),
     ),
@@ -29,6 +33,10 @@ pub const FILES: &[(&str, &str)] = &[
     (
         "templates/_settings.tpl",
         include_str!("../../../charts/gpu-rollout/templates/_settings.tpl"),
+    ),
+    (
+        "templates/acceptance.yaml",
+        include_str!("../../../charts/gpu-rollout/templates/acceptance.yaml"),
     ),
     (
         "templates/admission-policy.yaml",

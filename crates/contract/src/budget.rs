@@ -42,11 +42,12 @@ pub struct FleetPace {
     pub soak_seconds: u64,
     /// Seconds for which the waves wait for maintenance windows at most.
     pub closed_seconds: u64,
-    /// What canaries and ramp add.
+    /// What canaries, ramp and the acceptance tests of some nodes add.
     pub steps: StepPace,
 }
 
-/// What the steps of a rollout add to its time: canaries, shares of the ramp, other nodes.
+/// What the steps of a rollout add to its time: canaries, shares of the ramp, other nodes, and the
+/// tests that only some nodes must pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepPace {
     /// How many canaries there are at most.
@@ -58,6 +59,8 @@ pub struct StepPace {
     pub more_waves: u64,
     /// Seconds between one step and the next.
     pub soak_seconds: u64,
+    /// Seconds that acceptance tests of only some nodes take in all waves together.
+    pub tests_seconds: u64,
 }
 
 impl StepPace {
@@ -82,7 +85,7 @@ impl FleetPace {
     }
 
     /// Returns B in seconds: the waves of nodes one after another with their pauses, those between
-    /// steps and their waits for windows, plus the overhead.
+    /// steps, their waits for windows and the tests of some nodes, plus the overhead.
     pub fn budget_seconds(self) -> u64 {
         let waves = self.waves();
         let pauses = (waves - 1).saturating_mul(self.soak_seconds);
@@ -90,6 +93,7 @@ impl FleetPace {
             .saturating_mul(self.per_node_seconds)
             .saturating_add(pauses)
             .saturating_add(self.steps.soaks_seconds())
+            .saturating_add(self.steps.tests_seconds)
             .saturating_add(self.closed_seconds)
             .saturating_add(OVERHEAD_SECONDS)
     }
@@ -127,10 +131,21 @@ mod tests {
         );
         assert_eq!(FleetPace { nodes: 0, ..fleet }.budget_seconds(), 600 + OVERHEAD_SECONDS);
         assert_eq!(FleetPace { max_unavailable: Count::Number(0), ..fleet }.parallel(), 1);
-        let steps = StepPace { canaries: 1, following: 3, more_waves: 2, soak_seconds: 1800 };
+        let steps = StepPace {
+            canaries: 1,
+            following: 3,
+            more_waves: 2,
+            soak_seconds: 1800,
+            tests_seconds: 0,
+        };
         let in_steps = FleetPace { soak_seconds: 60, steps, ..fleet };
         assert_eq!(in_steps.waves(), 6);
         assert_eq!(in_steps.budget_seconds(), 6 * 600 + 5 * 60 + 3 * 1800 + OVERHEAD_SECONDS);
+        let tested = StepPace { tests_seconds: 900, ..steps };
+        assert_eq!(
+            FleetPace { steps: tested, ..in_steps }.budget_seconds(),
+            in_steps.budget_seconds() + 900
+        );
         let endless = StepPace { soak_seconds: u64::MAX, ..steps };
         assert_eq!(FleetPace { steps: endless, ..fleet }.budget_seconds(), u64::MAX);
     }

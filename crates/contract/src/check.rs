@@ -52,6 +52,8 @@ pub enum PreflightCheck {
     ManagerEviction,
     /// A time budget that is too small.
     TimeBudget,
+    /// A label of the canaries that no node has.
+    CanaryLabels,
     /// Nodes with different Kubernetes versions.
     KubernetesUpgrade,
     /// No node is ready.
@@ -193,7 +195,7 @@ impl PreflightCheck {
     }
 
     /// Every check, in the order of findings and of `docs/preflight.md`.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::Selectors,
         Self::Actors,
         Self::ManagerEviction,
@@ -204,6 +206,7 @@ impl PreflightCheck {
         Self::UnmanagedPods,
         Self::UnevictableDeviceUsers,
         Self::TimeBudget,
+        Self::CanaryLabels,
         Self::AutoUpgradeOff,
         Self::ModeChange,
         Self::ForeignControllers,
@@ -308,6 +311,12 @@ impl PreflightCheck {
                 BlocksDrive,
                 "A time budget of the Job that is too small for all nodes of the live fleet under the policy.",
                 "raise the budget to the named number (in a recipe: rollout.gpuDriver.perNode, cluster.gpuNodes), or upgrade more nodes at once",
+            ),
+            Self::CanaryLabels => (
+                "canary-labels",
+                Warns,
+                "A label in `canary.per` that no node has: it distinguishes no nodes, so there are fewer canaries than the policy wants.",
+                "correct the label in policy.canary.per of the recipe, or label the nodes (`kubectl get nodes --show-labels` shows their labels)",
             ),
             Self::ModeChange => (
                 "mode-change",

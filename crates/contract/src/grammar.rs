@@ -4,7 +4,9 @@
 
 use semver::{Version, VersionReq};
 
+use super::acceptance::is_test_name;
 use super::git_source;
+use super::image_reference::is_image_reference;
 use super::selector::{Selector, is_label_key, is_label_value};
 use super::visible::is_hidden;
 
@@ -177,6 +179,37 @@ pub const GRAMMARS: &[Grammar] = &[
         example: "registry.example",
     },
     Grammar {
+        name: "testName",
+        fits: is_test_name,
+        what: "is not a valid name of a test",
+        hint: "use lower-case letters, digits and dashes, a letter or digit at both ends, at most 40 characters",
+        example: "example",
+    },
+    Grammar {
+        name: "image",
+        fits: is_image_reference,
+        what: "is not the reference of an image",
+        hint: "write registry, path and tag, such as `nvcr.io/nvidia/cuda:12.9.1-base-ubuntu24.04`, without `https://`",
+        example: "registry.example.com/test:1.0",
+    },
+    Grammar {
+        name: "objectName",
+        fits: is_dns_subdomain,
+        what: "is not a valid name of an object",
+        hint: "use lower-case letters, digits, `-` and `.`, a letter or digit at both ends, at most 253 characters",
+        example: "example",
+    },
+    Grammar {
+        name: "environmentName",
+        fits: |text| {
+            !text.starts_with(|first: char| first.is_ascii_digit())
+                && is_word(text, LONGEST_SUBDOMAIN, "_")
+        },
+        what: "is not the name of an environment variable",
+        hint: "use letters, digits and `_`, no digit first",
+        example: "example",
+    },
+    Grammar {
         name: "manifestName",
         fits: is_manifest_name,
         what: "is not the name of a manifest file",
@@ -249,7 +282,7 @@ pub fn shown(text: &str) -> String {
 }
 
 /// RFC 1123 label: the form of names of namespaces, releases and recipes.
-fn is_dns_label(text: &str) -> bool {
+pub(super) fn is_dns_label(text: &str) -> bool {
     text.len() <= 63 && is_dns_part(text)
 }
 

@@ -3,6 +3,7 @@
 //!
 //! A leaf crate: it imports no other crate of the workspace, and each of them may import it.
 
+pub mod acceptance;
 pub mod budget;
 pub mod chart_files;
 pub mod check;
@@ -15,6 +16,7 @@ pub mod expected;
 pub mod file_content;
 pub mod git_source;
 pub mod grammar;
+pub mod image_reference;
 pub mod metrics;
 pub mod mode;
 pub mod names;

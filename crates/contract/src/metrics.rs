@@ -130,6 +130,30 @@ pub const IN_STEP: Metric = Metric::gauge(
 );
 /// Number of pauses.
 pub const PAUSES: Metric = Metric::gauge("gpu_rollout_pauses", &[], "Number of pauses in force");
+/// Whether the rollout has halted.
+pub const HALTED: Metric = Metric::gauge(
+    "gpu_rollout_halted",
+    &["cause"],
+    "1 if the rollout has halted, by cause: it starts no more nodes; absent: it has not",
+);
+/// The current step.
+pub const STEP: Metric = Metric::gauge(
+    "gpu_rollout_step",
+    &[],
+    "Number of the current step (canary, ramp), from 1; absent: no node needs proof of its driver",
+);
+/// The number of steps.
+pub const STEPS: Metric = Metric::gauge(
+    "gpu_rollout_steps",
+    &[],
+    "Number of steps of the rollout (canary, ramp); absent: no node needs proof of its driver",
+);
+/// The number of canaries.
+pub const CANARIES: Metric = Metric::gauge(
+    "gpu_rollout_canaries",
+    &[],
+    "Number of canaries that the hook has chosen so far",
+);
 /// Nodes by stage.
 pub const NODES: Metric = Metric::gauge(
     "gpu_rollout_nodes",
@@ -247,7 +271,7 @@ pub const LAST_REPLACED: Metric = Metric::report(
 );
 
 /// Every metric, in the order in which they are written.
-pub const ALL: [Metric; 27] = [
+pub const ALL: [Metric; 31] = [
     RUN_INFO,
     RUN_START,
     RUN_DEADLINE,
@@ -255,6 +279,10 @@ pub const ALL: [Metric; 27] = [
     LEASE_HELD,
     IN_STEP,
     PAUSES,
+    HALTED,
+    STEP,
+    STEPS,
+    CANARIES,
     NODES,
     NODES_WAITING,
     SLOTS_USED,

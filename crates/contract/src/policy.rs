@@ -5,6 +5,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::acceptance::{AcceptanceTest, TestPace};
 use super::budget::{FleetPace, StepPace};
 use super::count::Count;
 use super::proof::{self, Canary, Halt, RampShare};
@@ -132,6 +133,10 @@ pub struct UpgradeSettings {
     /// When the rollout halts, if it is set; [`Self::halts`] has the default too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub halt: Option<Halt>,
+    /// The tests that a node must pass before it takes workloads again, in the order in which they
+    /// run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub acceptance: Vec<AcceptanceTest>,
     /// The limit for nodes with the same value of a label.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topology: Option<TopologyLimit>,
@@ -158,6 +163,7 @@ impl Default for UpgradeSettings {
             canary: None,
             ramp: Vec::new(),
             halt: None,
+            acceptance: Vec::new(),
             topology: None,
             foreign_cordon: ForeignCordon::Skip,
             extra_consumers: Vec::new(),
@@ -183,9 +189,16 @@ impl UpgradeSettings {
         halts.map_or(self.failure_budget, |nodes| Count::Number(nodes.saturating_sub(1)))
     }
 
+    /// Returns how many seconds the acceptance tests of every node take at most. They are a part of
+    /// a node's expected time, as the wait for its jobs is.
+    pub fn every_node_test_seconds(&self) -> u64 {
+        TestPace::of_tests(&self.acceptance).every_node_seconds
+    }
+
     /// Returns the inputs of the time budget for a number of nodes. Failed nodes stay unavailable,
     /// so the tolerated ones are subtracted from the limits. Limits of topology groups are ignored,
-    /// because the groups are not known in advance.
+    /// because the groups are not known in advance. `per_node_seconds` includes the acceptance
+    /// tests of every node ([`Self::every_node_test_seconds`]).
     pub fn fleet(&self, nodes: usize, per_node_seconds: u64) -> FleetPace {
         let unavailable = self.policy.max_unavailable.map_or(nodes, |count| count.resolve(nodes));
         let failed = self.tolerated_failures().resolve(nodes);
@@ -201,15 +214,31 @@ impl UpgradeSettings {
         };
         let canary = self.canary.as_ref();
         let sizes = proof::step_sizes(canary, &self.ramp, nodes.max(1));
-        let waves: Vec<u64> =
+        let mut waves: Vec<u64> =
             sizes.iter().map(|size| size.div_ceil(pace.parallel()) as u64).collect();
+        let canaries = canary.map_or(0, |canary| canary.most(nodes.max(1)));
+        let first_wave = canaries.div_ceil(pace.parallel()) as u64;
+        let others = nodes.saturating_sub(canaries);
+        let left = waves.iter().sum::<u64>().saturating_sub(first_wave);
+        let tests = TestPace::of_tests(&self.acceptance);
+        let of_canaries = tests.canary_seconds.saturating_mul(first_wave);
+        let of_others = tests.shares_seconds(others, left);
         let steps = StepPace {
-            canaries: canary.map_or(0, |canary| canary.most(nodes.max(1))),
+            canaries,
             following: (waves.len() as u64).saturating_sub(1),
             more_waves: waves.iter().sum::<u64>().saturating_sub(pace.waves()),
             soak_seconds: canary.map_or(0, |canary| canary.soak_seconds),
+            tests_seconds: of_canaries.saturating_add(of_others),
         };
         let cycle = per_node_seconds.saturating_add(self.soak_seconds);
+        // While tests run, windows close as they do while nodes are upgraded.
+        let more = |seconds: u64| seconds.div_ceil(cycle.max(1));
+        if let Some(first) = waves.first_mut() {
+            *first = first.saturating_add(more(of_canaries));
+        }
+        if let Some(last) = waves.last_mut() {
+            *last = last.saturating_add(more(of_others));
+        }
         let closed_seconds =
             window::closed_seconds(&self.windows, &waves, cycle, steps.soak_seconds);
         FleetPace { closed_seconds, steps, ..pace }
@@ -316,6 +345,31 @@ mod tests {
             let pace = pace(settings);
             assert_eq!((pace.steps.following, pace.waves()), (following, waves), "{settings}");
             assert_eq!(pace.budget_seconds(), seconds + OVERHEAD_SECONDS, "{settings}");
+        }
+    }
+
+    #[test]
+    fn tests_of_some_nodes_add_the_waves_that_they_may_be_in() {
+        let test = |nodes: &str, more: &str| {
+            format!(
+                r#"{{"acceptance": [{{"name": "a", "timeoutSeconds": 600, "when": ["after"],
+                    "nodes": "{nodes}"}}]{more}}}"#
+            )
+        };
+        let canary = r#", "canary": {"nodes": 3}"#;
+        for (settings, every_node, some_nodes) in [
+            (test("all", canary), 600, 0),
+            (test("100%", canary), 600, 0),
+            // Three canaries are two waves.
+            (test("canaries", canary), 0, 2 * 600),
+            // Of the 13 other nodes, twice the share: 2 nodes, rounded up.
+            (test("10%", canary), 0, (2 + 4) * 600),
+            // Each of the other nodes, in 7 waves.
+            (test("80%", canary), 0, (2 + 7) * 600),
+        ] {
+            let read: UpgradeSettings = serde_json::from_str(&settings).expect("valid settings");
+            assert_eq!(read.every_node_test_seconds(), every_node, "{settings}");
+            assert_eq!(pace(&settings).steps.tests_seconds, some_nodes, "{settings}");
         }
     }
 

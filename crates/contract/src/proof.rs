@@ -145,12 +145,19 @@ pub fn step_sizes(canary: Option<&Canary>, ramp: &[RampShare], nodes: usize) -> 
     .collect()
 }
 
+/// Returns how many steps a rollout has: the canaries, the shares of the ramp below 100%, and the
+/// other nodes.
+pub fn step_count(canary: Option<&Canary>, ramp: &[RampShare]) -> usize {
+    let shares = ramp.iter().filter(|share| **share < RampShare::ALL).count();
+    usize::from(canary.is_some()) + shares + 1
+}
+
 /// When a rollout halts: it starts no more nodes until a user resumes it or deploys another driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Halt {
     /// After how many nodes with a failed proof the rollout halts. A proof fails if the operator's
-    /// validation fails after the driver was replaced. Default: 1.
+    /// validation or an acceptance test fails after the driver was replaced. Default: 1.
     pub failed_proofs: u32,
     /// After how many failed nodes the rollout halts, whatever the cause. It replaces
     /// `failureBudget`: set one of them. Without it, the failure budget applies.
@@ -261,6 +268,7 @@ mod tests {
         ] {
             let sizes = step_sizes(canary.as_ref(), &ramp(shares), nodes);
             assert_eq!(sizes, expected, "{canary:?} {shares:?} of {nodes}");
+            assert_eq!(step_count(canary.as_ref(), &ramp(shares)), sizes.len(), "{sizes:?}");
         }
     }
 

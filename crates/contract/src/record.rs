@@ -14,11 +14,13 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use self::acceptance::AcceptanceResult;
 use self::baseline::Baseline;
 use self::cohort::Cohort;
 use self::proof::DriverProof;
 use super::exit::ExitCode;
 
+pub mod acceptance;
 pub mod baseline;
 pub mod cohort;
 pub mod proof;
@@ -46,6 +48,9 @@ pub const OBJECTS_KEY: &str = "objects";
 
 /// Maximum number of evicted pods that are kept for one node: a name may take 300 bytes.
 const MOST_EVICTED: usize = 32;
+/// Maximum number of results of acceptance tests that are kept for one node: a few attempts of a
+/// few tests.
+const MOST_RESULTS: usize = 16;
 
 /// How many interruptions of a run are kept.
 pub const MOST_INTERRUPTIONS: usize = 32;
@@ -225,6 +230,9 @@ pub struct NodeRecord {
     /// The pods that the hook evicted for the upgrade of the node.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evicted: Vec<EvictedPod>,
+    /// The results of the acceptance tests on the node, in the order in which they ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub acceptance: Vec<AcceptanceResult>,
     /// The plugins that the hook replaced on the node, by the UID of the deleted pod.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub replaced: BTreeMap<String, PluginReplacement>,
@@ -244,6 +252,8 @@ pub enum WriteKind {
     Eviction,
     /// The deletion of its driver pod or of a plugin pod.
     PodDeletion,
+    /// The creation of the pod of an acceptance test: it never becomes a [`RefusedWrite`].
+    AcceptancePod,
 }
 
 impl fmt::Display for WriteKind {
@@ -252,6 +262,7 @@ impl fmt::Display for WriteKind {
             Self::Node => "a change of the node",
             Self::Eviction => "the eviction of a pod",
             Self::PodDeletion => "the deletion of a pod",
+            Self::AcceptancePod => "the creation of the pod of an acceptance test",
         })
     }
 }
@@ -309,6 +320,23 @@ impl NodeRecord {
             self.evicted.push(EvictedPod { pod, at });
         }
     }
+
+    /// Adds the result of an acceptance test, unless it is known. Another result of the same test
+    /// with the same driver pod is replaced. Only the newest `MOST_RESULTS` results are kept.
+    pub fn add_result(&mut self, result: &AcceptanceResult) {
+        let is_same = |known: &AcceptanceResult| {
+            (&known.test, known.time, &known.driver_pod)
+                == (&result.test, result.time, &result.driver_pod)
+        };
+        match self.acceptance.iter_mut().find(|known| is_same(known)) {
+            // The caller may have added log lines to it.
+            Some(known) if known.at == result.at => {}
+            Some(known) => known.clone_from(result),
+            None => self.acceptance.push(result.clone()),
+        }
+        let oldest = self.acceptance.len().saturating_sub(MOST_RESULTS);
+        self.acceptance.drain(..oldest);
+    }
 }
 
 /// The outcome of a node.
@@ -360,4 +388,42 @@ pub struct PluginReplacement {
     /// Time at which the hook first observed that the replacement serves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub back_at: Option<Timestamp>,
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::SignedDuration;
+
+    use super::acceptance::AcceptanceVerdict;
+    use super::*;
+    use crate::acceptance::AcceptanceTime;
+
+    fn result(test: usize, second: i64) -> AcceptanceResult {
+        AcceptanceResult {
+            test: format!("test-{test}"),
+            time: AcceptanceTime::After,
+            driver_pod: "driver".to_owned(),
+            verdict: AcceptanceVerdict::Failed,
+            message: "exit code 1".to_owned(),
+            at: Timestamp::UNIX_EPOCH + SignedDuration::from_secs(second),
+            seconds: 5,
+        }
+    }
+
+    #[test]
+    fn newest_results_of_tests_are_kept_once() {
+        let mut record = NodeRecord::default();
+        record.add_result(&result(0, 1));
+        record.acceptance[0].message.push_str(" with log lines");
+        record.add_result(&result(0, 1));
+        assert_eq!(record.acceptance.len(), 1);
+        assert!(record.acceptance[0].message.ends_with("log lines"), "it is the same result");
+        record.add_result(&result(0, 2));
+        assert_eq!(record.acceptance, [result(0, 2)], "another attempt replaces it");
+        for test in 1..=MOST_RESULTS {
+            record.add_result(&result(test, 3));
+        }
+        assert_eq!(record.acceptance.len(), MOST_RESULTS);
+        assert_eq!(record.acceptance[0].test, "test-1", "the oldest is gone");
+    }
 }

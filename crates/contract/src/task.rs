@@ -118,6 +118,9 @@ pub enum RightScope {
     Dra,
     /// A Role in the device plugin's namespace.
     DevicePlugin,
+    /// A Role in the namespace of the acceptance tests,
+    /// [`crate::acceptance::ACCEPTANCE_NAMESPACE`].
+    Acceptance,
 }
 
 impl RightScope {

@@ -1,6 +1,8 @@
 //! What users ask of a rollout with a command, kept in the run record of each hook release that it
 //! concerns: who asked for what, when and why. The hook does not write these entries. Of them, it
-//! reads only `resume`, which ends a halt.
+//! reads only `resume`, which ends a halt, and which may take failed nodes as proven.
+
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -12,7 +14,7 @@ pub const REQUEST_KEY_PREFIX: &str = "request.";
 /// How many requests a run record keeps: the newest ones.
 pub const MOST_REQUESTS: usize = 32;
 /// How many nodes a request names.
-const MOST_NODES: usize = 100;
+pub const MOST_NODES: usize = 100;
 
 /// The command of a request.
 #[derive(
@@ -48,7 +50,7 @@ impl RequestCommand {
 pub struct UserRequest {
     /// The command.
     pub command: RequestCommand,
-    /// The nodes of `skip`, `unskip` and `retry`, at most 100.
+    /// The nodes of `skip`, `unskip`, `retry` and `resume --accept`, at most 100.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<String>,
     /// Number of nodes of the request that `nodes` does not name.
@@ -97,6 +99,23 @@ pub fn requests<'d>(data: impl IntoIterator<Item = (&'d String, &'d String)>) ->
     requests
 }
 
+/// Returns the failed nodes that users take as proven (`resume --accept`), each with the time of the
+/// newest request: it is about a failure before that time.
+pub fn accepted_nodes<'r>(
+    requests: impl IntoIterator<Item = &'r UserRequest>,
+) -> BTreeMap<String, Timestamp> {
+    let requests = requests.into_iter();
+    let resumes = requests.filter(|request| request.command == RequestCommand::Resume);
+    let mut accepted = BTreeMap::new();
+    for request in resumes {
+        for node in &request.nodes {
+            let at = accepted.entry(node.clone()).or_insert(request.at);
+            *at = request.at.max(*at);
+        }
+    }
+    accepted
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,6 +146,21 @@ mod tests {
         let read = requests(data.iter().map(|(key, text)| (key, text)));
         assert_eq!(read, [request(1_000_000_000), request(2_000_000_000)]);
         assert!(request(1_000_000_000).key() < request(2_000_000_000).key());
+    }
+
+    #[test]
+    fn only_resume_takes_nodes_as_proven() {
+        let resume = |second, nodes: &[&str]| UserRequest {
+            command: RequestCommand::Resume,
+            nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
+            ..request(second)
+        };
+        let skip = request(9).with_nodes(vec!["gpu-0".to_owned()]);
+        let requests =
+            [resume(1, &["gpu-1", "gpu-2"]), resume(5, &["gpu-2"]), resume(7, &[]), skip];
+        let at = |second| request(second).at;
+        let expected = BTreeMap::from([("gpu-1".to_owned(), at(1)), ("gpu-2".to_owned(), at(5))]);
+        assert_eq!(accepted_nodes(&requests), expected);
     }
 
     #[test]

@@ -22,6 +22,7 @@ use super::start::{StartedRun, record_refused};
 use super::{EndReason, HookProcess, RunEnd};
 
 mod action_performer;
+mod ended_halt;
 mod lease_yielding;
 mod network_preparation;
 mod node_hold;
@@ -41,6 +42,7 @@ use refused_request_timers::{RefusedRequestTimers, RequestKind, refused};
 use reporter::RunReporter;
 use write_results::WriteResults;
 
+pub(super) use ended_halt::EndedHalt;
 pub use lease_yielding::WAITING_FOR_LEASE;
 
 /// The log message while the caches are not in step with the API server.
@@ -208,6 +210,9 @@ impl<'a> RunLoop<'a> {
                 events.clock_skew(ahead).await;
             }
         }
+        if let Some(ended) = self.writer.ended_halt.take() {
+            self.reporter.events.halt_ended(&ended).await;
+        }
         Ok(())
     }
 
@@ -336,6 +341,7 @@ impl<'a> RunLoop<'a> {
         self.reporter.log_waits(&decision, self.memory.deadline, self.now());
         let before = std::mem::replace(&mut self.memory, decision.memory);
         self.reporter.report_nodes(&before, &self.memory).await;
+        self.reporter.report_halt(&before, &self.memory).await;
         // Before the actions, so that listing the pods of some nodes overlaps with writing to
         // others.
         self.caches.watches.focus(&decision.focus);

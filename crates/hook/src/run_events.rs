@@ -5,13 +5,19 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 
+use contract::acceptance::{ACCEPTANCE_NAMESPACE, AcceptanceTime};
 use contract::check::CheckSeverity;
 use contract::exit::ExitCode;
+use contract::record::acceptance::{AcceptanceResult, AcceptanceVerdict};
+use contract::record::proof::Halted;
 use contract::record::{RecordedReason, ReplacedPodKind, Verdict};
 use kube_io::events::{EventRecorder, EventTarget, shortened};
-use planner::action::NodeNews;
+use planner::action::{AcceptanceCreation, NodeNews};
+use planner::pods::listed;
 use planner::preflight::PreflightFinding;
+use planner::reason::upgrade::UpgradeReason;
 
+use super::run::EndedHalt;
 use super::{HookProcess, RunClock};
 
 /// Writes log lines, and publishes events about the Job and about nodes.
@@ -159,6 +165,43 @@ impl RunEvents {
         self.publish(EventTarget::Node { name: node }, false, reason, text).await;
     }
 
+    /// Reports that an acceptance test starts on a node.
+    pub(super) async fn acceptance_test_started(&self, creation: &AcceptanceCreation) {
+        let AcceptanceCreation { node, test, pod, time, .. } = creation;
+        let driver = match time {
+            Some(AcceptanceTime::Before) => " with the old driver",
+            Some(AcceptanceTime::After) | None => "",
+        };
+        let note =
+            format!("acceptance test {test} starts{driver}: pod {ACCEPTANCE_NAMESPACE}/{pod}");
+        tracing::info!(node, "{note}");
+        let target = EventTarget::Node { name: node };
+        self.publish(target, false, "AcceptanceTestStarted", &note).await;
+    }
+
+    /// Reports the result of an acceptance test on a node.
+    pub(super) async fn acceptance_test_ended(&self, node: &str, result: &AcceptanceResult) {
+        let AcceptanceResult { test, verdict, message, .. } = result;
+        let details = if message.is_empty() { String::new() } else { format!(": {message}") };
+        let text = format!("acceptance test {test} {verdict}{details}");
+        let (reason, failed) = match verdict {
+            AcceptanceVerdict::Passed => ("AcceptanceTestPassed", false),
+            AcceptanceVerdict::NotRun => ("AcceptanceTestNotRun", false),
+            AcceptanceVerdict::Failed
+            | AcceptanceVerdict::TimedOut
+            | AcceptanceVerdict::ImageNotPulled
+            | AcceptanceVerdict::Refused
+            | AcceptanceVerdict::Unschedulable
+            | AcceptanceVerdict::Lost => ("AcceptanceTestFailed", true),
+        };
+        if failed {
+            tracing::warn!(node, verdict = verdict.name(), "{text}");
+        } else {
+            tracing::info!(node, verdict = verdict.name(), seconds = result.seconds, "{text}");
+        }
+        self.publish(EventTarget::Node { name: node }, failed, reason, &text).await;
+    }
+
     /// Reports the end of a node's upgrade.
     pub(super) async fn node_news(&self, node: &str, news: &NodeNews) {
         let target = EventTarget::Node { name: node };
@@ -187,6 +230,43 @@ impl RunEvents {
         );
         tracing::info!("{note}");
         self.publish(EventTarget::Run, false, "MoreNodesChanged", &note).await;
+    }
+
+    /// Reports that the rollout has halted: it starts no more nodes.
+    pub(super) async fn rollout_halted(&self, halt: &Halted) {
+        let text = UpgradeReason::from(halt).to_string();
+        tracing::error!("{text}");
+        let note = format!(
+            "{text}; no more nodes are started; hint: gpu-rollout why NODE shows what failed"
+        );
+        self.publish(EventTarget::Run, true, "Halted", &note).await;
+    }
+
+    /// Reports on a node that it is one of those because of which the rollout has halted.
+    pub(super) async fn node_halted(&self, node: &str, halt: &Halted) {
+        let text = format!(
+            "because of this node, {}; hint: gpu-rollout why {node}",
+            UpgradeReason::from(halt)
+        );
+        self.publish(EventTarget::Node { name: node }, true, "Halted", &text).await;
+    }
+
+    /// Reports that a user has ended a halt.
+    pub(super) async fn halt_ended(&self, EndedHalt { halt, request }: &EndedHalt) {
+        let accepted = if request.nodes.is_empty() {
+            String::new()
+        } else {
+            format!(", and took as proven: {}", listed(&request.nodes))
+        };
+        let why = request.reason.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+        let note = format!(
+            "{} resumed the rollout at {:.0}{accepted}{why}; before, {}",
+            request.by,
+            request.at,
+            UpgradeReason::from(halt)
+        );
+        tracing::info!("{note}");
+        self.publish(EventTarget::Run, false, "HaltEnded", &note).await;
     }
 
     /// Reports a node that fails or is deferred. `failed`: it fails the run.

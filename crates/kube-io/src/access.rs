@@ -10,6 +10,7 @@ use k8s_openapi::api::authorization::v1::{
 use kube::api::PostParams;
 use kube::{Api, Client};
 
+use contract::acceptance::ACCEPTANCE_NAMESPACE;
 use contract::names::{
     LEASE_NAME, LEASE_NAMESPACE, NIC_CLUSTER_POLICY, OPERATOR_LEASE, PAUSE_NAME,
 };
@@ -124,6 +125,7 @@ fn questions(
         RightScope::Operator => vec![Some(settings.operator_namespace.clone())],
         RightScope::Dra => dra_namespaces.iter().cloned().map(Some).collect(),
         RightScope::DevicePlugin => vec![Some(settings.device_plugin.namespace.clone())],
+        RightScope::Acceptance => vec![Some(ACCEPTANCE_NAMESPACE.to_owned())],
     };
     let names: Vec<Option<String>> = match right.object {
         RightTarget::Any => vec![None],

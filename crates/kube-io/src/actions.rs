@@ -1,11 +1,13 @@
 //! The writes that advance a rollout. Each performs one action of the engine and nothing else: no
 //! retries, no pacing.
 
+mod acceptance;
 mod delete;
 mod evict;
 mod node;
 mod perform;
 
+pub use acceptance::{create_acceptance_pod, read_template};
 pub use delete::delete_pod;
 pub use evict::{EvictionAnswer, evict};
 pub use node::patch_node;
@@ -16,7 +18,8 @@ pub use perform::perform;
 pub enum ActionResult {
     /// The action was performed.
     Now,
-    /// There was nothing left to do: the object was deleted, or replaced by another one.
+    /// There was nothing left to do: the object was deleted, or replaced by another one, or it
+    /// exists already.
     Already,
     /// The object has changed since the decision; the next decision observes it again.
     Superseded,

@@ -1,6 +1,8 @@
 //! Kubernetes I/O: watches that fill caches, and the writes. Decides nothing. The only crate that
 //! uses the Kubernetes client.
 
+pub mod acceptance_pod;
+pub mod acceptance_tests;
 pub mod access;
 pub mod actions;
 pub mod admission_policies;

@@ -2,13 +2,16 @@
 
 use std::collections::BTreeSet;
 
+use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 use kube::Client;
 use kube::api::ListParams;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use contract::acceptance::{ACCEPTANCE_NAMESPACE, TEST_LABEL};
 use observed::ObservedNode;
+use observed::acceptance::AcceptancePod;
 use observed::named::Named;
 use observed::workload::Workload;
 
@@ -115,4 +118,16 @@ pub async fn list_nodes(client: &Client) -> Result<Named<ObservedNode>, CallErro
     };
     list_pages(&ApiCollection::new(client, NODES, None), &ObjectSelection::default(), each).await?;
     Ok(nodes)
+}
+
+/// Lists the pods of acceptance tests. RBAC: `list` on `pods` in [`ACCEPTANCE_NAMESPACE`].
+///
+/// # Errors
+/// A call failed.
+pub async fn list_acceptance_pods(client: &Client) -> Result<Vec<AcceptancePod>, CallError> {
+    let pods = ApiCollection::new(client, PODS, Some(ACCEPTANCE_NAMESPACE));
+    let mut found = Vec::new();
+    let each = |pod: core::Pod| found.extend(project::acceptance_pod(&pod));
+    list_pages(&pods, &ObjectSelection::labeled((TEST_LABEL, None)), each).await?;
+    Ok(found)
 }

@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 use contract::names;
 use contract::settings::Settings;
 use contract::task::Task;
+use observed::acceptance::AcceptancePod;
 use observed::pause::ObservedPause;
 use observed::{self, Observed, project};
 
@@ -19,6 +20,7 @@ use super::cache::{CacheTable, WatchHealth};
 use super::granted_access::GrantedAccess;
 use super::list_watch::ObjectSelection;
 
+mod acceptance;
 mod device_plugin;
 mod discovery;
 mod dra;
@@ -65,6 +67,7 @@ pub struct Watches {
     dra: Option<DraWatches>,
     device_plugin: Option<DevicePluginWatches>,
     workloads: WorkloadWatches,
+    acceptance: CacheTable<AcceptancePod>,
     /// The tables that a watch fills, without the per-node pod watches: unknown pods of one node
     /// affect only that node.
     tables: Vec<WatchedTable>,
@@ -96,6 +99,7 @@ impl Watches {
                 .has(Task::Reroll)
                 .then(|| DraWatches::start(&mut watch, dra_namespaces, slice_version)),
             workloads: WorkloadWatches::start(&mut watch, settings, slice_version),
+            acceptance: acceptance::start(&mut watch, settings),
             operator_pods: OperatorPodWatches::start(&mut watch, settings),
             nodes: watch.in_group(TableGroup::Fleet).table(
                 needs_nodes,
@@ -184,6 +188,7 @@ impl Watches {
             validators: self.operator_pods.validators.by_node(),
             operand_pods: self.operator_pods.operands.by_node(),
             workloads: self.workloads.observed(),
+            acceptance: self.acceptance.by_node(),
             pauses: self.pauses.values().into_iter().flatten().collect(),
         }
     }

@@ -10,6 +10,7 @@ use contract::names;
 use crate::named::Named;
 use crate::pause::ObservedPause;
 
+pub mod acceptance;
 mod conditions;
 mod custom_resource;
 mod daemon_set;
@@ -90,6 +91,8 @@ pub struct Observed {
     pub validators: Views<ObservedPod>,
     /// Workloads, if a task evicts them.
     pub workloads: workload::Workloads,
+    /// The pods of acceptance tests.
+    pub acceptance: Views<acceptance::AcceptancePod>,
     /// The pauses of the ConfigMap `gpu-rollout-pause`.
     pub pauses: Vec<ObservedPause>,
 }

@@ -22,6 +22,7 @@ use contract::names;
 
 use super::object as api;
 
+mod acceptance;
 mod conditions;
 mod custom_resource;
 mod operand;
@@ -29,6 +30,7 @@ mod operand;
 mod tests;
 mod workload;
 
+pub use acceptance::acceptance_pod;
 pub use conditions::conditions;
 pub use custom_resource::{cluster_policy, nic_cluster_policy, nvidia_driver};
 pub use operand::{is_driver_or_toolkit, operand_pod, operand_pods, operator_lease, operator_pod};

@@ -1,7 +1,7 @@
 //! `abort`: removes everything that hooks have written in the cluster, wherever they were killed.
 //! An abort that is killed can be run again and finishes. This follows from the order: write a
-//! pause that hooks see, end their Jobs, take the Lease, restore the nodes, delete the Lease,
-//! remove the pause.
+//! pause that hooks see, end their Jobs, take the Lease, delete the pods of acceptance tests,
+//! restore the nodes, delete the Lease, remove the pause.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,16 +10,18 @@ use futures::{StreamExt, stream};
 use jiff::Timestamp;
 use kube::Client;
 
+use contract::acceptance::ACCEPTANCE_NAMESPACE;
 use contract::driver::Driver;
 use contract::pause::Pause;
 use contract::settings::{Mode, Settings};
-use kube_io::actions::{ActionResult, patch_node};
+use kube_io::actions::{ActionResult, delete_pod, patch_node};
 use kube_io::call::CallError;
 use kube_io::job;
 use kube_io::lease::{self, LeaseCandidate};
-use kube_io::list::list_nodes;
+use kube_io::list::{list_acceptance_pods, list_nodes};
 use kube_io::pause::{read, remove, text, write};
 use nvidia_upgrade::state::ControllerState;
+use observed::acceptance::AcceptancePod;
 use observed::pause::{ObservedPause, annotated_nodes, find_pause, pauses_in_force};
 use observed::{Observed, ObservedNode};
 use planner::abort::release_patches;
@@ -53,6 +55,8 @@ pub struct Leftovers {
     pub nodes: Vec<(String, String)>,
     /// `namespace/name` of running hook Jobs.
     pub jobs: Vec<String>,
+    /// `namespace/name` of the pods of acceptance tests.
+    pub tests: Vec<String>,
     /// The holder of the Lease.
     pub holder: Option<String>,
     /// Nodes that NVIDIA's controller is upgrading. It finishes them in any case.
@@ -64,7 +68,8 @@ pub struct Leftovers {
 }
 
 /// Finds what hooks have left in the cluster. `stays_paused`: as for [`abort`]. RBAC: `list` on
-/// `nodes`, `get` on the Lease, on the Jobs and on the ConfigMap of pauses.
+/// `nodes`, `get` on the Lease, on the Jobs and on the ConfigMap of pauses; with acceptance tests,
+/// `list` on `pods` in [`ACCEPTANCE_NAMESPACE`].
 ///
 /// # Errors
 /// A call failed.
@@ -85,11 +90,12 @@ pub async fn find_leftovers(
             jobs.push(format!("{}/{}", hook.namespace, hook.release));
         }
     }
+    let tests = test_pods(client, hooks).await?.iter().map(full_name).collect();
     let holder = lease::holder(client).await?.map(|holder| holder.name);
     let annotated = annotated_nodes(&observed, now).map(|(node, _)| node.name.clone()).collect();
     let in_progress = in_progress(&observed, hooks);
     let pauses = pauses_in_force(&observed, now).cloned().collect();
-    Ok(Leftovers { nodes, jobs, holder, in_progress, pauses, annotated })
+    Ok(Leftovers { nodes, jobs, tests, holder, in_progress, pauses, annotated })
 }
 
 /// Finds the nodes that NVIDIA's controllers are upgrading. RBAC: `list` on `nodes`.
@@ -117,6 +123,36 @@ fn in_progress(observed: &Observed, hooks: &[&Settings]) -> Vec<String> {
         drivers.iter().any(|driver| ControllerState::of_node(node, driver.traits()).is_busy())
     };
     observed.nodes.values().filter(is_started).map(|node| node.name.clone()).collect()
+}
+
+/// Lists the pods of acceptance tests that are not being deleted. They may belong to a release that
+/// no longer has tests. If no release has tests, the right to list them is optional.
+async fn test_pods(client: &Client, hooks: &[&Settings]) -> Result<Vec<AcceptancePod>, CallError> {
+    let has_tests = || hooks.iter().any(|hook| !hook.upgrade.acceptance.is_empty());
+    match list_acceptance_pods(client).await {
+        Err(CallError::Forbidden(_)) if !has_tests() => Ok(Vec::new()),
+        pods => Ok(pods?.into_iter().filter(|pod| !pod.deleting).collect()),
+    }
+}
+
+fn full_name(pod: &AcceptancePod) -> String {
+    format!("{ACCEPTANCE_NAMESPACE}/{}", pod.name)
+}
+
+/// Deletes the pods of acceptance tests. Their nodes take workloads afterwards.
+async fn end_tests(
+    client: &Client,
+    hooks: &[&Settings],
+    report: &mut impl FnMut(&str),
+) -> Result<(), CommandError> {
+    for pod in test_pods(client, hooks).await? {
+        let name = full_name(&pod);
+        delete_pod(client, ACCEPTANCE_NAMESPACE, &pod.name, &pod.uid)
+            .await
+            .map_err(CommandError::in_write(format!("delete pod {name}")))?;
+        report(&format!("pod {name}: deleted"));
+    }
+    Ok(())
 }
 
 async fn observe_nodes(client: &Client) -> Result<Observed, CallError> {
@@ -170,8 +206,8 @@ fn patches(
 /// and nodes are held, so that neither a hook nor NVIDIA's controller starts again. The pauses of
 /// users stay in any case, and the nodes that they cover are held. Calls `report` for each step.
 /// Returns the nodes that could not be restored; then the pause stays too. RBAC: as
-/// [`find_leftovers`], `patch` on `jobs`, `delete` on the Lease, `patch` on `nodes`, what the Lease
-/// needs, and what a pause needs.
+/// [`find_leftovers`], `patch` on `jobs`, `delete` on the Lease, `patch` on `nodes`, `delete` on
+/// the pods of acceptance tests, what the Lease needs, and what a pause needs.
 ///
 /// # Errors
 /// A call failed, or another process did not release the Lease in time. Another call continues with
@@ -198,8 +234,11 @@ pub async fn abort(
             return Err(CommandError::HookRunning { obstacle, seconds: LEASE.as_secs() });
         }
     };
+    // What is left of tests keeps no node from being released.
+    let tests = end_tests(client, hooks, &mut report).await;
     let failures = release_all(client, hooks, (stays_paused, clock()), &mut report).await?;
     held.release().await;
+    tests?;
     if !failures.is_empty() {
         return Ok(failures);
     }

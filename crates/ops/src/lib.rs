@@ -1,12 +1,13 @@
 //! The commands for a live cluster: they report, preview and control rollouts from a workstation.
 //! They use the engine's own decisions on the state of the cluster. They also work where NVIDIA's
 //! controllers upgrade alone. Where there is a hook release, they use its settings. Only [`apply`],
-//! [`pause`] and [`abort`] write.
+//! [`pause`], [`abort`], [`user_request`] and [`acceptance`] write.
 //!
 //! [`session`] has the rollouts of a cluster, and [`observe`] creates a snapshot of each. Only
 //! [`proposal`], [`deployed`] and [`simulation`] use recipes.
 
 pub mod abort;
+pub mod acceptance;
 pub mod advice;
 pub mod apply;
 pub mod command_error;
@@ -24,6 +25,7 @@ pub mod pause;
 pub mod plan;
 pub mod preflight;
 pub mod proposal;
+pub mod proven_nodes;
 pub mod remedy;
 pub mod report;
 pub mod run_phase;

@@ -23,6 +23,7 @@ mod change;
 mod fleet;
 mod outcome;
 mod prediction;
+mod steps;
 mod times;
 
 pub use change::{DriverChange, NodeStep};
@@ -31,6 +32,7 @@ pub use outcome::{
     SecondsRange,
 };
 pub use prediction::{RolloutPrediction, predict};
+pub use steps::PlannedStep;
 pub use times::MeasuredSeconds;
 
 /// The maximum time budget of a hook in a prediction, in seconds: without a hook release there is

@@ -6,6 +6,7 @@ use serde::Serialize;
 use contract::driver::Driver;
 use contract::settings::Settings;
 use nvidia_upgrade::explain::{ControllerWait, SlotHolder};
+use planner::drive_upgrade::cause::FailureCause;
 use planner::drive_upgrade::start_limits::StartRefusal;
 use planner::pods::listed;
 use planner::reason::Reason;
@@ -190,6 +191,12 @@ fn ours(reason: &UpgradeReason, about: RemedyContext<'_>, plain: Remedy) -> Reme
         UpgradeReason::Failed { cause, .. } if cause.is_before_restart() => {
             Remedy::words("remove the cause of the failure, then retry the node").run(format!("gpu-rollout retry --yes {node}"))
         }
+        UpgradeReason::NotAccepted { .. } => Remedy::words("the node failed its test with the old driver, so the new one is not the cause: repair the node, then retry it")
+            .inspect(RemedyContext::why(node))
+            .run(format!("gpu-rollout retry --yes {node}")),
+        UpgradeReason::Failed { cause: FailureCause::AcceptanceFailed, .. } => Remedy::words("find out from the result of the test why it failed. If the node is the cause, repair it, and retry it; if the driver is the cause, go back to the previous one (docs/how-to/bad-driver.md)")
+            .inspect(RemedyContext::why(node))
+            .run(format!("gpu-rollout retry --yes {node}")),
         UpgradeReason::Failed { .. } => about
             .with_logs(Remedy::words("read the driver's log to find out why it does not start, repair that, then retry the node"))
             .run(format!("gpu-rollout retry --yes {node}")),

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use contract::record::acceptance::AcceptanceResult;
 use contract::record::{
     EvictedPod, NodeOutcome, NodeRecord, RecordedStep, ReplacedPodKind, RunRecord,
 };
@@ -136,6 +137,9 @@ pub struct NodeTimeline {
     /// The plugin pods that were replaced.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub replaced: Vec<ReplacedPlugin>,
+    /// The results of the acceptance tests, in the order in which they ended.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub acceptance: Vec<AcceptanceResult>,
 }
 
 /// The time that a node was in a state.
@@ -267,6 +271,7 @@ fn is_telling(bar: &NodeTimeline) -> bool {
     !bar.spans.is_empty()
         || !bar.evicted.is_empty()
         || !bar.replaced.is_empty()
+        || !bar.acceptance.is_empty()
         || bar.outcome.is_some_and(|outcome| outcome != NodeOutcome::Done)
 }
 
@@ -287,7 +292,8 @@ fn bar(
     started_at: Option<Timestamp>,
     end: Timestamp,
 ) -> NodeTimeline {
-    let NodeRecord { outcome, reason, since, steps, replaced, mut evicted, .. } = record;
+    let NodeRecord { outcome, reason, since, steps, replaced, mut evicted, mut acceptance, .. } =
+        record;
     let is_of_run = |at: Timestamp| started_at.is_none_or(|started_at| at >= started_at);
     // A node with an outcome was in its last state until the time of the outcome.
     let end = since.filter(|_| outcome.is_some()).unwrap_or(end);
@@ -305,6 +311,7 @@ fn bar(
         .collect();
     replaced.sort_by_key(|one| one.at);
     evicted.retain(|one| is_of_run(one.at));
+    acceptance.retain(|one| is_of_run(one.at));
     let seconds = spans
         .first()
         .zip(spans.last())
@@ -317,6 +324,7 @@ fn bar(
         seconds,
         evicted,
         replaced,
+        acceptance,
     }
 }
 

@@ -1,8 +1,12 @@
 //! Simulates the upgrade of a recipe on simulated nodes and pods.
 
+use std::collections::BTreeMap;
+
 use contract::settings::Settings;
 use contract::task::Task;
+use observed::Labels;
 use recipe::model::Recipe;
+use simulator::acceptance::{AcceptanceEffect, AcceptanceFault, AcceptanceFaults};
 use simulator::fault::{Fault, ScheduledFault};
 use simulator::random::{SeededRandom, TimeSpread};
 use simulator::setup::{PodPlacement, SimulationSetup, SimulationTimes, WorkloadSetup};
@@ -12,13 +16,14 @@ use super::proposal::ProposalError;
 
 mod summary;
 
+pub use simulator::acceptance::FaultyNodes;
 pub use summary::{Quantiles, SimulationSummary, has_failing_drivers};
 
 /// The maximum number of simulated nodes, for which the hook is designed.
 pub const MOST_NODES: usize = 10_000;
 
 /// Assumptions about the fleet.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct FleetAssumptions {
     /// The time from a driver pod's creation to its readiness, in milliseconds.
     pub driver_time: TimeSpread,
@@ -26,6 +31,23 @@ pub struct FleetAssumptions {
     pub pods: usize,
     /// The percentage of nodes whose new driver never starts.
     pub failing_percent: u64,
+    /// The nodes on which acceptance tests with the new driver fail. `None`: they pass everywhere.
+    pub failing_acceptance: Option<FaultyNodes>,
+}
+
+impl FleetAssumptions {
+    /// Returns the labels of the nodes by name: every second node has the label of the nodes whose
+    /// tests fail, and the others have another value.
+    fn labels(&self, nodes: usize) -> BTreeMap<String, Labels> {
+        let Some(FaultyNodes::Label { key, value }) = &self.failing_acceptance else {
+            return BTreeMap::new();
+        };
+        let label = |index: usize| {
+            let value = if index.is_multiple_of(2) { value.as_str() } else { "other" };
+            [(key.clone(), value.to_owned())].into_iter().collect()
+        };
+        (0..nodes).map(|index| (format!("gpu-{index}"), label(index))).collect()
+    }
 }
 
 /// The simulated fleet of a recipe, and its upgrade.
@@ -95,12 +117,19 @@ impl FleetSimulation {
             .then(|| WorkloadSetup::new("train", PodPlacement::Each(assumed.pods)));
         let idle =
             SimulationSetup::new(proposed.settings.clone(), *nodes, seed).deployed_in_window();
+        let to = proposed.driver.clone().unwrap_or_else(|| idle.to.clone());
+        let failing_test = assumed.failing_acceptance.clone().map(|nodes| AcceptanceFault {
+            version: Some(to.clone()),
+            ..AcceptanceFault::new(AcceptanceEffect::Fails { exit_code: 1 }, nodes)
+        });
         SimulationSetup {
+            acceptance: AcceptanceFaults { faults: failing_test.into_iter().collect() },
+            labels: assumed.labels(*nodes),
             times: SimulationTimes { driver: assumed.driver_time, ..SimulationTimes::default() },
             workers: workload.into_iter().collect(),
             gpus: assumed.pods.saturating_mul(2).max(8),
             faults: (0..*nodes).filter(fails).map(fault).collect(),
-            to: proposed.driver.clone().unwrap_or_else(|| idle.to.clone()),
+            to,
             dra: proposed.settings.has(Task::Reroll),
             operator: proposed.operator.clone(),
             ..idle

@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use contract::record::RecordedStep;
+use contract::record::acceptance::AcceptanceResult;
 use contract::user_request::UserRequest;
 
 use super::observe::RolloutSnapshot;
@@ -22,6 +23,10 @@ pub struct NodeExplanation {
     /// The upgrade so far: each state with the time at which the node entered it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<RecordedStep>,
+    /// The results of the acceptance tests on the node in the last run, in the order in which they
+    /// ended.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub acceptance: Vec<AcceptanceResult>,
     /// What users asked of this node with commands, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub requests: Vec<UserRequest>,
@@ -39,6 +44,12 @@ pub fn explain_node(snapshot: &RolloutSnapshot, node: &str) -> Option<NodeExplan
         title,
         row,
         steps: upgrade_steps(snapshot, node),
+        acceptance: snapshot
+            .record
+            .nodes
+            .get(node)
+            .map(|record| record.acceptance.clone())
+            .unwrap_or_default(),
         requests: requests.into_iter().filter(is_named).collect(),
         fleet: fleet.into_iter().map(|waiting| waiting.text).collect(),
     })

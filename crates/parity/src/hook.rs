@@ -99,10 +99,16 @@ fn is_met(condition: &str, rollout: &Value) -> bool {
         "reroll" => rollout["dra"]["reroll"] == "auto",
         "eviction" => enabled("podDeletion") || enabled("drain"),
         "hold" => rollout["mode"] != "assist" || rollout["operatorUpgrade"]["hold"] != "never",
+        "acceptance" => tests(rollout).is_some_and(|tests| !tests.is_empty()),
         "admission-policy" => rollout["admissionPolicy"]["enabled"] == true,
         // The chart of a newer version has conditions that are unknown here.
         _ => true,
     }
+}
+
+/// Returns the acceptance tests.
+fn tests(rollout: &Value) -> Option<&Vec<Value>> {
+    rollout["upgrade"]["acceptance"].as_array()
 }
 
 fn right(row: &RightsRow) -> String {
@@ -145,7 +151,7 @@ mod tests {
         let nothing = json!({"mode": "assist", "operatorUpgrade": {"hold": "never"}});
         let all = json!({
             "mode": "drive", "dra": {"reroll": "auto"}, "admissionPolicy": {"enabled": true},
-            "upgrade": {"policy": {"drain": {"enable": true}}},
+            "upgrade": {"policy": {"drain": {"enable": true}}, "acceptance": [{"name": "a"}]},
         });
         for condition in conditions {
             assert!(!is_met(condition, &nothing), "{condition}");

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use contract::acceptance::AcceptanceTime;
 use contract::driver::DriverTraits;
 use observed::ObservedNode;
 
@@ -118,4 +119,36 @@ pub struct PodDeletion {
     pub pod: String,
     /// Its UID.
     pub uid: String,
+}
+
+/// The creation of a pod from the PodTemplate of an acceptance test. If the pod exists already, this
+/// is done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AcceptanceCreation {
+    /// The node that the pod tests.
+    pub node: String,
+    /// The name of the test, and of its PodTemplate in
+    /// [`contract::acceptance::ACCEPTANCE_NAMESPACE`].
+    pub test: String,
+    /// The name of the pod ([`contract::acceptance::pod_name`]).
+    pub pod: String,
+    /// When the test runs.
+    pub time: Option<AcceptanceTime>,
+    /// Seconds after which the kubelet ends the pod, also when no hook is at work.
+    pub deadline_seconds: u64,
+    /// What the pod requests apart from its template.
+    pub gpus: RequestedGpus,
+}
+
+/// The GPUs that a pod of an acceptance test requests, apart from its template.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum RequestedGpus {
+    /// None.
+    #[default]
+    Nothing,
+    /// Extended resources with their quantities, as limits of the first container.
+    Resources(BTreeMap<String, String>),
+    /// A claim of all GPUs of the node
+    /// ([`contract::acceptance::ALL_GPUS_CLAIM_TEMPLATE`]), for all containers.
+    Claim,
 }

@@ -18,7 +18,7 @@ use contract::record::{NodeOutcome, ReplacedPodKind, Verdict};
 use contract::settings::Settings;
 use contract::task::Task;
 
-use super::action::{NodePatch, PodDeletion, PodEviction};
+use super::action::{AcceptanceCreation, NodePatch, PodDeletion, PodEviction};
 use super::device_plugin::DevicePlugins;
 use super::dra_plugin::DraPlugins;
 use super::memory::RunMemory;
@@ -27,6 +27,7 @@ use super::waits::Waits;
 use observed::Observed;
 use observed::named::Named;
 
+mod accepted_nodes;
 mod alarm;
 mod assess;
 mod departed;
@@ -78,13 +79,24 @@ pub enum Action {
     Evict(PodEviction),
     /// Delete a driver pod; its DaemonSet creates the new one.
     DeleteDriver(PodDeletion),
+    /// Create the pod of an acceptance test.
+    CreateAcceptancePod(AcceptanceCreation),
+    /// Delete the pod of an acceptance test, without a grace period of its own.
+    DeleteAcceptancePod(PodDeletion),
 }
 
 impl Action {
     /// Returns whether the action is performed even when the run is over: only a patch that starts
-    /// nothing.
+    /// nothing, and the deletion of a pod of an acceptance test, which must not outlive the run.
     fn is_last(&self) -> bool {
-        matches!(self, Self::PatchNode(patch) if !patch.starts && patch.unschedulable != Some(true))
+        match self {
+            Self::PatchNode(patch) => !patch.starts && patch.unschedulable != Some(true),
+            Self::DeleteAcceptancePod(_) => true,
+            Self::ReplacePlugin { .. }
+            | Self::Evict(_)
+            | Self::DeleteDriver(_)
+            | Self::CreateAcceptancePod(_) => false,
+        }
     }
 
     /// Returns the node of the action. Actions of one node are performed in order; if one fails,
@@ -94,7 +106,8 @@ impl Action {
             Self::ReplacePlugin { node, .. } => node,
             Self::PatchNode(patch) => &patch.node,
             Self::Evict(eviction) => &eviction.node,
-            Self::DeleteDriver(deletion) => &deletion.node,
+            Self::CreateAcceptancePod(creation) => &creation.node,
+            Self::DeleteDriver(deletion) | Self::DeleteAcceptancePod(deletion) => &deletion.node,
         }
     }
 }

@@ -3,6 +3,7 @@
 //! verdict. Decisions depend on levels, never on edges.
 
 pub mod abort;
+pub mod acceptance;
 pub mod action;
 pub mod baseline;
 pub mod budget_estimate;

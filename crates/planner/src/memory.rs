@@ -63,7 +63,8 @@ pub struct RunMemory {
     /// Since when the hook has observed ready plugin pods of a node that publish another driver
     /// version than the loaded one, by their UIDs.
     pub outdated: Named<BTreeMap<String, Timestamp>>,
-    /// The deletions of pods that this process requested, by UID.
+    /// The deletions of pods that this process requested, by UID, and the creations of pods of
+    /// acceptance tests, by name.
     pub issued: Named<RequestedDeletion>,
     /// Patches of nodes that were requested and whose result has not been observed, by name.
     pub patched: Named<PendingPatch>,
@@ -91,6 +92,9 @@ pub struct RunMemory {
     /// How far the driver of the rollout is proven. `None`: it needs no proof, or no node has needed
     /// an upgrade.
     pub proof: Option<Arc<DriverProof>>,
+    /// The failed nodes that users take as proven, each with the time of the request
+    /// ([`contract::user_request::accepted_nodes`]).
+    pub accepted: BTreeMap<String, Timestamp>,
     /// The driver of the fleet when a run last succeeded; `None` if unknown.
     pub proven_driver: Option<String>,
     /// The baseline of the previous run, if that run did not succeed.
@@ -141,7 +145,7 @@ pub struct RecordedWaits {
     pub fleet: Option<RecordedFleetWait>,
 }
 
-/// A requested deletion of a pod.
+/// A requested deletion of a pod, or a requested creation of the pod of an acceptance test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestedDeletion {
     /// The node of the pod.
@@ -236,6 +240,7 @@ impl RunMemory {
             (node.outcome, node.reason, node.since, node.refused) = (None, None, None, None);
             node.steps.clear();
             node.evicted.clear();
+            node.acceptance.clear();
             memory.nodes.insert(Arc::clone(name), node);
         }
         memory

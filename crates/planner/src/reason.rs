@@ -12,6 +12,7 @@ mod class;
 mod node_wait;
 mod operand;
 mod questions;
+mod start_refusal;
 mod text;
 pub mod upgrade;
 

@@ -99,7 +99,8 @@ impl WriteRefusals {
     }
 }
 
-/// The object of a refused write: the node, and the UID of the pod if the write is about a pod.
+/// The object of a refused write: the node, and the UID of the pod if the write is about a pod. The
+/// pod of an acceptance test that is to be created has its name instead of a UID.
 pub type RefusedObject = (String, String);
 
 impl RunMemory {
@@ -129,9 +130,15 @@ impl RunMemory {
 
     /// Records that an action was not performed, because an earlier action of the same node failed.
     pub fn note_unbegun(&mut self, action: &Action) {
-        if let Action::DeleteDriver(deletion) = action {
+        match action {
             // The driver was not touched.
-            self.issued.remove(&deletion.uid);
+            Action::DeleteDriver(deletion) | Action::DeleteAcceptancePod(deletion) => {
+                self.issued.remove(&deletion.uid);
+            }
+            Action::CreateAcceptancePod(creation) => {
+                self.issued.remove(&creation.pod);
+            }
+            Action::PatchNode(_) | Action::Evict(_) | Action::ReplacePlugin { .. } => {}
         }
     }
 
@@ -149,6 +156,9 @@ fn written(action: &Action) -> (RefusedObject, WriteKind) {
         Action::Evict(eviction) => (eviction.uid.as_str(), WriteKind::Eviction),
         Action::DeleteDriver(deletion) => (deletion.uid.as_str(), WriteKind::PodDeletion),
         Action::ReplacePlugin { uid, .. } => (uid.as_str(), WriteKind::PodDeletion),
+        Action::CreateAcceptancePod(creation) => (creation.pod.as_str(), WriteKind::AcceptancePod),
+        // Its refusal does not fail the node either.
+        Action::DeleteAcceptancePod(deletion) => (deletion.uid.as_str(), WriteKind::AcceptancePod),
     };
     ((action.node().to_owned(), pod.to_owned()), write)
 }

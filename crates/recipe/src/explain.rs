@@ -124,12 +124,18 @@ fn hint(loaded: &ValidRecipe, path: &KeyPath) -> Option<String> {
     for (index, key) in path.keys().iter().enumerate() {
         let parent: KeyPath = path.keys()[..index].iter().collect();
         if shape.takes("array") {
-            let names: Vec<&str> =
-                loaded.recipe.components.iter().map(|component| component.name.as_str()).collect();
+            let recipe = &loaded.recipe;
+            let (what, names): (_, Vec<&str>) = if parent.equals(&["rollout", "acceptance"]) {
+                let tests = recipe.rollout.acceptance.iter();
+                ("tests", tests.map(|test| test.name.as_str()).collect())
+            } else {
+                let components = recipe.components.iter();
+                ("components", components.map(|component| component.name.as_str()).collect())
+            };
             if !names.contains(&key.as_str()) {
                 return Some(match nearest(key, names.iter().copied()) {
                     Some(near) => format!("did you mean `{}`?", parent.child(near)),
-                    None => format!("components of this recipe: {}", names.join(", ")),
+                    None => format!("{what} of this recipe: {}", names.join(", ")),
                 });
             }
             shape = shape.items()?;

@@ -4,6 +4,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+mod acceptance;
 mod admission_policy;
 mod component;
 mod metrics;
@@ -12,6 +13,9 @@ mod policy;
 mod policy_defaults;
 mod rollout;
 
+pub use acceptance::{
+    AcceptancePodSecurity, RecipeAcceptanceTest, RecipeTestPod, RecipeTestResources, TestPullSecret,
+};
 pub use admission_policy::RecipeAdmissionPolicy;
 pub use component::{
     ChartSource, DevicePluginConfig, KustomizeSource, ManifestTime, RecipeComponent, RecipeManifest,

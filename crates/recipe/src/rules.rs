@@ -10,6 +10,7 @@ use diagnostics::diagnostic::Diagnostic;
 use diagnostics::source::{SourceSpan, SourceTexts};
 use diagnostics::tree::YamlNode;
 
+mod acceptance;
 pub(crate) mod advice;
 pub mod cluster;
 mod compatibility;
@@ -55,6 +56,7 @@ pub fn check(
     ofed::check(&subject, findings);
     modes::check(&subject, findings);
     proof::check(&subject, findings);
+    acceptance::check(&subject, findings);
     metrics::check(&subject, findings);
     manifests::check(&subject, findings);
     kustomize::check(&subject, findings);

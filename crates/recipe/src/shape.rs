@@ -2,6 +2,7 @@
 
 use super::rules::cluster;
 use super::schema::{TypeShape, unquoted};
+use contract::acceptance::AcceptanceNodes;
 use contract::count::Count;
 use contract::duration::Duration;
 use contract::proof::{RAMP_HINT, RampShare};
@@ -12,12 +13,17 @@ use diagnostics::path::KeyPath;
 use diagnostics::source::{SourceSpan, SourceTexts};
 use diagnostics::tree::{MapEntry, YamlNode, YamlValue};
 use diagnostics::words::in_backticks;
+pub(crate) use impossible_keys::ONE_NODE;
 use impossible_keys::impossible_key;
 
 mod impossible_keys;
 
 /// Keys that every recipe must have itself, regardless of what it extends.
 const OWN_REQUIRED: [&str; 3] = ["apiVersion", "kind", "metadata"];
+
+/// How to say on which nodes a test runs.
+const ACCEPTANCE_NODES_HINT: &str =
+    "`all` tests every node, `10%` the canaries and about a tenth of the other nodes";
 
 /// Whether the document can be a recipe; if not, reports what it is instead.
 pub(crate) fn is_recipe(node: &YamlNode, findings: &mut Vec<Diagnostic>) -> bool {
@@ -245,7 +251,12 @@ impl ShapeCheck<'_> {
             if let (Some(earlier), Some(name)) = (earlier, name) {
                 let origin =
                     |item: &YamlNode| item.get("name").map_or(item.origin, |name| name.origin);
-                Diagnostic::error(format!("the component `{name}` is in the list twice"))
+                let what = match path.keys() {
+                    [components] if components == "components" => "the component",
+                    [.., acceptance] if acceptance == "acceptance" => "the test",
+                    _ => "the entry",
+                };
+                Diagnostic::error(format!("{what} `{name}` is in the list twice"))
                     .at(origin(item))
                     .related(origin(earlier), "first here")
                     .hint("keep one of them")
@@ -284,6 +295,10 @@ impl ShapeCheck<'_> {
                 let error = text.parse::<RampShare>().err();
                 error.map(|error| (error.to_string(), Some(RAMP_HINT)))
             }
+            Some("AcceptanceNodes") => {
+                let error = text.parse::<AcceptanceNodes>().err();
+                error.map(|error| (error.to_string(), Some(ACCEPTANCE_NODES_HINT)))
+            }
             Some(_) | None if text.is_empty() => Some(("must not be empty".to_owned(), None)),
             Some(_) | None => None,
         };
@@ -300,6 +315,7 @@ impl ShapeCheck<'_> {
             Some("Duration") => "a duration such as `90s`, `12m` or `1h30m`",
             Some("Count") => "a number such as `3` or a percentage such as `25%`",
             Some("RampShare") => "a percentage from `1%` to `100%`",
+            Some("AcceptanceNodes") => "`all`, `canaries` or a percentage such as `10%`",
             Some(_) | None if shape.takes("object") => "a map",
             Some(_) | None if shape.takes("array") => "a list",
             Some(_) | None if shape.takes("integer") => "an integer",
@@ -327,6 +343,9 @@ impl ShapeCheck<'_> {
             }
             YamlValue::Number(_) | YamlValue::Bool(_) if shape.name() == Some("RampShare") => {
                 Some(RAMP_HINT.to_owned())
+            }
+            YamlValue::Number(_) if shape.name() == Some("AcceptanceNodes") => {
+                Some(format!("for a share of the nodes, add a percent sign; {ONE_NODE}"))
             }
             YamlValue::Number(_) | YamlValue::Bool(_) if shape.takes("string") => {
                 Some(format!("quote it, so that YAML does not change it: `\"{written}\"`"))

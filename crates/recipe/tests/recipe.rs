@@ -299,6 +299,7 @@ fn a_diamond() {
 }
 
 mod recipe {
+    mod acceptance;
     mod aicr;
     mod chart_keys;
     mod device_plugin;

@@ -15,9 +15,9 @@ use contract::policy::UpgradeSettings;
 use contract::settings::{DraRequired, Mode, OperatorUpgradeSettings, Settings, SettleSettings};
 use contract::task::Task;
 use recipe::model::{
-    API_VERSION, ClusterFacts, DraRollout, GpuDriverRollout, KIND, OfedDriverRollout, Recipe,
-    RecipeAdmissionPolicy, RecipeComponent, RecipeCriteria, RecipeMetadata, RecipeMetrics,
-    RecipeRollout, RecipeUpgradePolicy,
+    API_VERSION, AcceptancePodSecurity, ClusterFacts, DraRollout, GpuDriverRollout, KIND,
+    OfedDriverRollout, Recipe, RecipeAdmissionPolicy, RecipeComponent, RecipeCriteria,
+    RecipeMetadata, RecipeMetrics, RecipeRollout, RecipeUpgradePolicy,
 };
 use recipe::rules;
 
@@ -65,6 +65,9 @@ pub fn recipe(deployed: DeployedStack<'_>, catalog: &impl PlanCatalog) -> Recipe
             .find(|one| one.name == NETWORK_OPERATOR)
             .and_then(|operator| ofed_driver(operator, &hooks)),
         dra: dra(&components, &hooks),
+        // A hook's settings do not contain the pods of its tests.
+        acceptance: Vec::new(),
+        acceptance_pod_security: AcceptancePodSecurity::default(),
         metrics,
         admission_policy: RecipeAdmissionPolicy {
             enabled: hooks.iter().any(|hook| hook.admission_policy),
@@ -96,6 +99,7 @@ struct DeployedDriverRollout {
     version: Option<String>,
     /// `None` if no hook has an upgrade policy.
     upgrade: Option<UpgradeSettings>,
+    /// Without the tests.
     per_node_seconds: Option<u64>,
     quiet: Option<Duration>,
     tolerate_not_ready: Option<Count>,
@@ -118,7 +122,10 @@ impl DeployedDriverRollout {
             mode: settles.map_or(Mode::Observe, |hook| hook.mode),
             version: settles.and_then(|hook| hook.expected.driver_version.clone()),
             upgrade: settles.map(|hook| hook.upgrade.clone()),
-            per_node_seconds: settles.map(|hook| hook.per_node_seconds),
+            per_node_seconds: settles.map(|hook| {
+                let tests = hook.upgrade.every_node_test_seconds();
+                hook.per_node_seconds.checked_sub(tests).unwrap_or(hook.per_node_seconds)
+            }),
             // A recipe cannot set less.
             quiet: settles.map(|hook| Duration::from_secs(hook.quiet_seconds.max(1))),
             tolerate_not_ready: settles.map(|hook| hook.tolerate_not_ready),

@@ -174,6 +174,8 @@ pub enum PlanError {
         driver: &'static str,
         /// Whether soaks or maintenance windows are a part of it.
         pauses: bool,
+        /// Whether acceptance tests are a part of it.
+        tests: bool,
         /// How the time was computed.
         explanation: String,
     },
@@ -199,6 +201,9 @@ impl PlanError {
             Self::ModeConflict { path, .. } => Some(format!("remove `{path}`, which the mode sets; or use another mode (docs/modes.md)")),
             Self::EndlessWait(driver) => Some(format!(
                 "set `rollout.{driver}.policy.waitForCompletion.timeout` to the longest time that a job may delay its node, such as `2h`"
+            )),
+            Self::TooLong { driver, tests: true, .. } => Some(format!(
+                "shorten the timeouts in `rollout.acceptance`, or test fewer nodes (`nodes`); or shorten `rollout.{driver}.perNode` and the soaks, or raise the limits below `rollout.{driver}.policy`"
             )),
             Self::TooLong { driver, pauses: true, .. } => Some(format!(
                 "shorten the soaks, take fewer steps, or open longer windows below `rollout.{driver}.policy`; or shorten `rollout.{driver}.perNode`, or raise the limits below `rollout.{driver}.policy`"

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::hook_image::HookImage;
-use super::mode;
 use super::model::{HookReleasePlan, Release, ReleaseKind};
 use super::time::TimeBudget;
+use super::{acceptance, mode};
 use contract::check::CheckStrictness;
 use contract::driver::Driver;
 use contract::names::DRA_DRIVER;
@@ -58,7 +58,16 @@ pub(super) fn plan_hook(parts: HookParts<'_>) -> HookReleasePlan {
         (&rollout.gpu_driver.settle, &rollout.gpu_driver.operator_upgrade);
     let is_gpu = parts.driver == Driver::Gpu;
     let has = |task: Task| parts.tasks.contains(&task);
-    let upgrade = mode::upgrade(rollout, parts.driver);
+    let mut upgrade = mode::upgrade(rollout, parts.driver);
+    let decides = has(Task::Steer) || has(Task::Drive);
+    // The preflight computes the time budget of the Job that runs the tests.
+    if !(decides || has(Task::Preflight)) {
+        upgrade.acceptance.clear();
+    }
+    let mut upgrade_values = mode::values(parts.mode, &upgrade);
+    if let Some(values) = upgrade_values.as_mut().filter(|_| decides) {
+        acceptance::add_templates(values, &rollout.acceptance);
+    }
     // The settings that decide about rights.
     let facts = Settings {
         driver: parts.driver,
@@ -90,7 +99,7 @@ pub(super) fn plan_hook(parts: HookParts<'_>) -> HookReleasePlan {
         ),
         ("operatorNamespace", Some(json!(parts.operator_namespace))),
         ("operatorDeployment", parts.operator_deployment.as_ref().map(|name| json!(name))),
-        ("upgrade", mode::values(parts.mode, &upgrade)),
+        ("upgrade", upgrade_values),
         ("preflight", has(Task::Preflight).then(|| preflight(&parts, &manner.preflight))),
         ("dra", Some(dra(&parts))),
         // In a bundle, a release has the name of its component.

@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use serde_json::{Map, Value, json};
 
-use super::images::split;
 use contract::grammar::{is_digest, is_image_name, is_tag};
+use contract::image_reference::split;
 
 /// `REPOSITORY[:TAG|@DIGEST]`.
 #[derive(Clone, Debug, PartialEq, Eq)]

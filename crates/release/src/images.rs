@@ -12,6 +12,7 @@ use super::values::over;
 use catalog::model::CatalogComponent;
 use catalog::{self, lookup};
 use contract::chart_files::FILES;
+use contract::image_reference::split;
 
 pub(super) mod pull_secrets;
 pub(super) mod template;
@@ -292,18 +293,6 @@ impl ImageSearch<'_> {
     fn is_on(&self, path: &[String]) -> bool {
         let (Some(component), Some(values)) = (self.component, self.values) else { return true };
         component.is_used(&path.join("."), |path| lookup(values, path))
-    }
-}
-
-/// Splits a reference into repository, tag and digest.
-pub(super) fn split(text: &str) -> (&str, Option<&str>, Option<&str>) {
-    let (name, digest) =
-        text.split_once('@').map_or((text, None), |(name, digest)| (name, Some(digest)));
-    // A colon before the last slash belongs to the registry's port.
-    let start = name.rfind('/').map_or(0, |slash| slash + 1);
-    match name[start..].split_once(':') {
-        Some((_, tag)) => (&name[..name.len() - tag.len() - 1], Some(tag), digest),
-        None => (name, None, digest),
     }
 }
 

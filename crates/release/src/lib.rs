@@ -7,6 +7,7 @@
 //! CRDs, and `sources` determines the charts' repositories. `deployed` converts a deployed stack
 //! back into a recipe.
 
+pub mod acceptance;
 pub mod catalog;
 mod chosen;
 pub mod crds;

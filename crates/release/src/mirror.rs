@@ -6,11 +6,15 @@ use std::str::FromStr;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use super::acceptance::{containers, pod_specs};
 use super::images::template::with_images;
 use super::images::{ImageList, LocatedImage, of_chart, of_object, of_template, pull_secrets};
-use super::model::{ManifestsRelease, ReleaseKind, ReleasePlan, TemplatesRelease, UpstreamRelease};
+use super::model::{
+    HookReleasePlan, ManifestsRelease, ReleaseKind, ReleasePlan, TemplatesRelease, UpstreamRelease,
+};
 use super::values::{over, set};
 use catalog::{self, lookup};
+use contract::acceptance::ACCEPTANCE_NAMESPACE;
 use contract::grammar::is_image_name;
 
 /// One `--registry-mirror [FROM=]TO`.
@@ -112,18 +116,43 @@ impl AirGapValues<'_> {
                 ReleaseKind::Templates(templates) => {
                     notes.extend(self.templates(&release.name, templates));
                 }
-                ReleaseKind::Hook(hook) if !self.pull_secrets.is_empty() => {
-                    let image = hook.settings.entry("image").or_insert_with(|| json!({}));
-                    image["pullSecrets"] = json!(self.pull_secrets);
+                ReleaseKind::Hook(hook) => {
+                    if !self.pull_secrets.is_empty() {
+                        let image = hook.settings.entry("image").or_insert_with(|| json!({}));
+                        image["pullSecrets"] = json!(self.pull_secrets);
+                    }
+                    notes.extend(self.tests(&release.name, hook));
                 }
                 ReleaseKind::Kustomization(_) => notes.push(format!(
                     "{}: images of a kustomization are pulled from its own registries; set them in its Git repository",
                     release.name
                 )),
-                ReleaseKind::Hook(_) | ReleaseKind::Crds(_) => {}
+                ReleaseKind::Crds(_) => {}
             }
         }
         plan.notes.extend(notes);
+    }
+
+    /// Writes into the pods of acceptance tests. Returns a note if they get pull Secrets, because
+    /// these must be in the namespace of the tests.
+    fn tests(self, name: &str, hook: &mut HookReleasePlan) -> Option<String> {
+        let mut has_secrets = false;
+        for spec in pod_specs(&mut hook.settings) {
+            for container in containers(spec) {
+                let image = container.get("image").and_then(Value::as_str);
+                if let Some(new) = image.and_then(|image| mirrored(image, self.mirrors)) {
+                    container.insert("image".to_owned(), json!(new));
+                }
+            }
+            // Keeps the recipe's own Secrets.
+            if !self.pull_secrets.is_empty() && !spec.contains_key("imagePullSecrets") {
+                spec.insert("imagePullSecrets".to_owned(), self.secrets(false));
+                has_secrets = true;
+            }
+        }
+        has_secrets.then(|| {
+            format!("{name}: the pods of acceptance tests need the pull Secrets in namespace {ACCEPTANCE_NAMESPACE}")
+        })
     }
 
     fn upstream(self, name: &str, upstream: &mut UpstreamRelease) -> Vec<String> {

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::values::{gpu, ofed};
+use contract::acceptance::AcceptanceTest;
 use contract::count::Count;
 use contract::driver::Driver;
 use contract::duration::Duration;
@@ -47,6 +48,8 @@ pub fn upgrade(rollout: &RecipeRollout, driver: Driver) -> UpgradeSettings {
         .map(|driver| driver.policy)
         .unwrap_or_default();
     let default = UpgradeSettings::default();
+    // The tests are of the GPU driver.
+    let tests = rollout.acceptance.iter().filter(|_| driver == Driver::Gpu);
     UpgradeSettings {
         policy: limits(&asked, driver),
         failure_budget: asked.failure_budget.unwrap_or(default.failure_budget),
@@ -56,6 +59,7 @@ pub fn upgrade(rollout: &RecipeRollout, driver: Driver) -> UpgradeSettings {
         canary: asked.canary.as_ref().map(Canary::from),
         ramp: asked.ramp,
         halt: asked.halt,
+        acceptance: tests.map(AcceptanceTest::from).collect(),
         topology: asked.topology,
         foreign_cordon: asked.foreign_cordon.unwrap_or(default.foreign_cordon),
         extra_consumers: asked.extra_consumers,
@@ -157,6 +161,7 @@ fn policy_values(upgrade: &UpgradeSettings) -> Value {
             "failedProofs": halt.map_or(0, |halt| halt.failed_proofs),
             "failedNodes": halt.and_then(|halt| halt.failed_nodes).unwrap_or(0),
         },
+        "acceptance": upgrade.acceptance,
         "topology": {
             "label": topology.map_or("", |topology| &topology.label),
             "maxUnavailable": topology.map_or(Count::Number(1), |topology| topology.max_unavailable),

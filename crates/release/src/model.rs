@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value};
 
 use super::time::TimeBudget;
+use contract::acceptance::ACCEPTANCE_NAMESPACE;
 use contract::file_content::FileContent;
 use contract::git_source;
 use contract::settings::Mode;
@@ -257,7 +258,23 @@ impl ReleasePlan {
     }
 }
 
+impl ReleasePlan {
+    /// Returns the namespace of acceptance tests, if a hook runs any: its release has objects there.
+    pub fn acceptance_namespace(&self) -> Option<&'static str> {
+        let mut hooks = self.releases.iter().filter_map(|release| release.kind.hook());
+        hooks.any(HookReleasePlan::runs_tests).then_some(ACCEPTANCE_NAMESPACE)
+    }
+}
+
 impl HookReleasePlan {
+    /// Returns whether the hook runs acceptance tests.
+    fn runs_tests(&self) -> bool {
+        let decides = [Task::Steer, Task::Drive].iter().any(|task| self.tasks.contains(task));
+        let upgrade = self.settings.get("upgrade");
+        let tests = upgrade.and_then(|upgrade| upgrade.get("acceptance")?.as_array());
+        decides && tests.is_some_and(|tests| !tests.is_empty())
+    }
+
     /// Describes the task `hold`.
     fn holds(&self) -> &'static str {
         if self.settings.get("mode").is_some_and(|mode| mode == Mode::Steer.name()) {

@@ -178,12 +178,7 @@ struct ReleasePlanner<'a, C> {
 
 impl<C: PlanCatalog> ReleasePlanner<'_, C> {
     fn namespaces(&mut self) {
-        let mut levels = BTreeMap::new();
-        for choice in self.chosen {
-            let level =
-                levels.entry(choice.namespace.to_owned()).or_insert(choice.known.pod_security);
-            *level = (*level).max(choice.known.pod_security);
-        }
+        let levels = namespaces::levels(self.recipe, self.chosen);
         self.releases.extend(namespaces::release(&levels));
     }
 

@@ -9,6 +9,7 @@ use super::model::{
 use super::{PlanError, PlanOptions, plan};
 use contract::names::DRA_DRIVER;
 
+mod acceptance;
 mod device_plugin;
 mod errors;
 mod hooks;

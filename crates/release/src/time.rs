@@ -8,7 +8,7 @@ use contract::budget::{FleetPace, OVERHEAD_SECONDS, StepPace, deployer_timeout_s
 use contract::count::{Count, CountError};
 use contract::driver::Driver;
 use contract::duration::Duration;
-use contract::policy::Policy;
+use contract::policy::{Policy, UpgradeSettings};
 use contract::settings::{DevicePluginSettings, DraSettings, Mode};
 use contract::task::Task;
 use recipe::model::{OfedDriverRollout, Recipe, RecipeWaitForCompletion};
@@ -40,7 +40,7 @@ const MAX_SECONDS: u64 = 24 * 24 * 3600;
 pub struct TimeBudget {
     /// B: the Job's `activeDeadlineSeconds`.
     pub seconds: u64,
-    /// Seconds for one node, with the wait for its jobs.
+    /// Seconds for one node, with the wait for its jobs and the acceptance tests of every node.
     pub per_node_seconds: u64,
     /// How the budget was computed, as a sentence.
     pub explanation: String,
@@ -87,7 +87,8 @@ pub(super) fn budget(
         .rollout
         .driver(pace.driver)
         .map_or_else(|| OfedDriverRollout::default().per_node, |driver| driver.per_node);
-    let per_node_seconds = per_node.as_secs().saturating_add(wait);
+    let tests = ours.as_ref().map_or(0, UpgradeSettings::every_node_test_seconds);
+    let per_node_seconds = per_node.as_secs().saturating_add(wait).saturating_add(tests);
     let nodes = recipe.cluster.gpu_nodes as usize;
     let vendors = FleetPace {
         nodes,
@@ -108,10 +109,11 @@ pub(super) fn budget(
         return Ok(TimeBudget { seconds: OVERHEAD_SECONDS, per_node_seconds, explanation });
     };
     let seconds = slowest.fleet.budget_seconds();
-    let explanation = slowest.explanation(wait);
+    let explanation = slowest.explanation(wait, tests);
     if seconds > MAX_SECONDS {
         let pauses = slowest.pauses();
-        return Err(PlanError::TooLong { driver: pace.key(), pauses, explanation });
+        let tests = tests > 0 || slowest.fleet.steps.tests_seconds > 0;
+        return Err(PlanError::TooLong { driver: pace.key(), pauses, tests, explanation });
     }
     Ok(TimeBudget { seconds, per_node_seconds, explanation })
 }
@@ -165,14 +167,20 @@ impl PacedTask {
         soak_seconds > 0 || closed_seconds > 0 || steps.soaks_seconds() > 0
     }
 
-    /// Explains the time that it takes. `wait`: seconds of each node's upgrade that are for its
-    /// jobs.
-    fn explanation(&self, wait: u64) -> String {
+    /// Explains the time that it takes. `wait` and `tests`: seconds of each node's upgrade that are
+    /// for its jobs and its acceptance tests.
+    fn explanation(&self, wait: u64, tests: u64) -> String {
         let Self { fleet, at_once, .. } = self;
-        let waiting = if wait > 0 && *at_once == UPGRADED {
-            format!(" (including {} to wait for jobs)", Duration::from_secs(wait))
-        } else {
+        let parts = [
+            (wait, format!("{} to wait for jobs", Duration::from_secs(wait))),
+            (tests, format!("{} for acceptance tests", Duration::from_secs(tests))),
+        ];
+        let parts = parts.into_iter().filter(|(seconds, _)| *seconds > 0 && *at_once == UPGRADED);
+        let parts: Vec<String> = parts.map(|(_, part)| part).collect();
+        let waiting = if parts.is_empty() {
             String::new()
+        } else {
+            format!(" (including {})", parts.join(" and "))
         };
         let soak = Duration::from_secs(fleet.soak_seconds);
         let soaks =
@@ -198,11 +206,17 @@ impl PacedTask {
     }
 }
 
-/// Explains what the steps add; empty if there is only one.
+/// Explains what the steps add, and the tests of some nodes; empty if there is only one step
+/// without such tests.
 fn explained_steps(steps: StepPace) -> String {
-    let StepPace { canaries, following, more_waves: _, soak_seconds } = steps;
+    let StepPace { canaries, following, more_waves: _, soak_seconds, tests_seconds } = steps;
+    let tests = if tests_seconds > 0 {
+        format!(", at most {} for tests of some nodes", Duration::from_secs(tests_seconds))
+    } else {
+        String::new()
+    };
     if following == 0 {
-        return String::new();
+        return tests;
     }
     let first = match canaries {
         0 => String::new(),
@@ -211,7 +225,7 @@ fn explained_steps(steps: StepPace) -> String {
     };
     let soak = Duration::from_secs(soak_seconds);
     let soaks = if soak_seconds > 0 { format!(" with {soak} between them") } else { String::new() };
-    format!(", {} steps{first}{soaks}", following + 1)
+    format!(", {} steps{first}{soaks}{tests}", following + 1)
 }
 
 /// The limits of the effective policy.

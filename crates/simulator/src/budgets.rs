@@ -217,8 +217,8 @@ mod tests {
             ..workloads[0].template.clone()
         };
         let mut pods = SimulatedPods::default();
-        pods.insert(pod("u1"), Some((0, 1)));
-        pods.insert(pod("u2"), Some((0, 1)));
+        pods.insert(pod("u1"), Some(0), 1);
+        pods.insert(pod("u2"), Some(0), 1);
         let selector: Option<Selector> = "app=train".parse().ok();
         let budget = DisruptionBudget {
             namespace: pod("u1").namespace,

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use contract::selector::Selector;
+use observed::acceptance::AcceptancePod;
 use observed::pause::ObservedPause;
 use observed::workload::{AwaitedPod, DisruptionBudget, NodeMaintenance, Workload};
 use observed::{
@@ -28,6 +29,8 @@ pub(super) enum WorldChange {
     Slice(String, Option<ObservedSlice>),
     /// UID and the pod.
     Pod(String, Option<Box<Workload>>),
+    /// The pod of an acceptance test: its node, its name and the pod.
+    TestPod(String, String, Option<Box<AcceptancePod>>),
     Budgets(Vec<DisruptionBudget>),
     Pauses(Vec<ObservedPause>),
     Operator(Box<OperatorObjects>),
@@ -41,6 +44,7 @@ impl WorldChange {
             Self::Operand(..) | Self::OperandPod(..) => HookWatch::Operands,
             Self::Slice(..) => HookWatch::Slices,
             Self::Pod(..) => HookWatch::Pods,
+            Self::TestPod(..) => HookWatch::TestPods,
             Self::Budgets(_) => HookWatch::Budgets,
             Self::Pauses(_) => HookWatch::Pauses,
             Self::Operator(_) => HookWatch::Operator,
@@ -90,6 +94,9 @@ impl ClusterCaches {
             }
             WorldChange::Slice(node, slice) => self.slice(&node, slice),
             WorldChange::Pod(uid, pod) => self.pod(&uid, pod.as_deref(), version),
+            WorldChange::TestPod(node, name, pod) => {
+                set(&mut self.observed.acceptance, &node, &name, pod.map(|pod| *pod));
+            }
             WorldChange::Budgets(budgets) => self.observed.workloads.budgets = budgets,
             WorldChange::Pauses(pauses) => self.observed.pauses = pauses,
             WorldChange::Operator(operator) => {

@@ -2,8 +2,10 @@
 
 use contract::names;
 use contract::selector::Selector;
-use observed::ObservedNode;
+use jiff::Timestamp;
+use observed::{Labels, ObservedNode};
 
+use super::acceptance::AcceptanceFaults;
 use super::caches::{ClusterCaches, WorldChange};
 use super::context::SimulationContext;
 use super::event::WorldEvent;
@@ -26,6 +28,8 @@ pub(super) struct SimulatedCluster {
     pub(super) operator: OperatorProcess,
     pub(super) pauses: FleetPauses,
     pub(super) admissions: WriteAdmissions,
+    /// What happens to the pods of acceptance tests.
+    pub(super) acceptance: AcceptanceFaults,
 }
 
 /// Returns a generated node before the rollout.
@@ -39,6 +43,9 @@ fn new_node(name: &str, uid: String, index: usize, setup: &SimulationSetup) -> O
     let mut node = objects::node(name, uid, created, group, setup.has_operator());
     if let Some(pool) = setup.pool_at(index) {
         node.labels.insert(names::DRIVER_OWNER_LABEL.to_owned(), pool.name.clone());
+    }
+    for (key, value) in setup.labels.get(name).into_iter().flat_map(Labels::iter) {
+        node.labels.insert(key.clone(), value.clone());
     }
     node
 }
@@ -55,6 +62,7 @@ impl SimulatedCluster {
             operator: OperatorProcess::new(setup),
             pauses: FleetPauses::default(),
             admissions: WriteAdmissions::default(),
+            acceptance: setup.acceptance.clone(),
         };
         if let Some(found) = &setup.found {
             for node in &found.nodes {
@@ -163,8 +171,23 @@ impl SimulatedCluster {
         }
         self.with_operands(context, |operands, scope| operands.follow_kubelet(name, scope));
         self.workloads.follow_kubelet(name, false, context);
+        let since = self.nodes.get(name).and_then(|node| node.node.ready_since);
+        self.workloads.schedule_taint_eviction(name, since, context);
         if let Some(milliseconds) = milliseconds {
             context.after(milliseconds, WorldEvent::NodeRecovers(name.to_owned()));
+        }
+    }
+
+    /// Evicts the pods of tests from a node, if it has not been Ready since this time.
+    pub(super) fn evict_tests(
+        &mut self,
+        name: &str,
+        since: Option<Timestamp>,
+        context: &mut SimulationContext<'_>,
+    ) {
+        let is_down = |node: &SimulatedNode| !node.node.ready && node.node.ready_since == since;
+        if self.nodes.get(name).is_some_and(is_down) {
+            self.workloads.delete_tests(name, context);
         }
     }
 
@@ -209,6 +232,10 @@ impl SimulatedCluster {
         put(WorldChange::Pauses(self.pauses.as_slice().to_vec()));
         for pod in self.workloads.pods.iter().filter(|_| lists_pods) {
             put(WorldChange::Pod(pod.uid.clone(), Some(Box::new(pod.clone()))));
+        }
+        for pod in self.workloads.list_tests() {
+            let (node, name) = (pod.node.clone(), pod.name.clone());
+            put(WorldChange::TestPod(node, name, Some(Box::new(pod))));
         }
         caches
     }

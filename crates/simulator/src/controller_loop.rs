@@ -93,6 +93,7 @@ impl ControllerLoop {
             | WorldChange::OperandPod(..)
             | WorldChange::Slice(..)
             | WorldChange::Pod(..)
+            | WorldChange::TestPod(..)
             | WorldChange::Budgets(_)
             | WorldChange::Pauses(_) => {}
         }

@@ -1,9 +1,12 @@
 //! The events of a simulated run.
 
+use jiff::Timestamp;
+
 use super::caches::WorldChange;
 use super::fault::Fault;
 use super::objects::SimulatedOperand;
 use super::operand_pods::OperandEvent;
+use super::test_pods::TestPodStep;
 
 /// An event of the simulation.
 #[derive(Clone, Debug)]
@@ -30,6 +33,10 @@ pub(super) enum WorldEvent {
     PodSucceeded(String),
     /// A deleted pod is removed.
     PodRemoved(String),
+    /// The next step of the test's pod with this UID.
+    TestPod(String, TestPodStep),
+    /// The pods of tests on a node that has not been Ready since this time are evicted.
+    TaintEviction(String, Option<Timestamp>),
     /// The disruption controller counts the pods again.
     RecountBudgets,
     /// A fault, or an action of others.

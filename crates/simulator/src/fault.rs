@@ -5,6 +5,7 @@ use std::fmt;
 use contract::count::Count;
 use contract::operand::Operand;
 
+use super::acceptance::AcceptanceFault;
 use super::refusals::WriteAdmission;
 use super::report::SecondsText;
 
@@ -62,6 +63,11 @@ pub enum Fault {
     Pause(u64),
     /// A user pauses the fleet with a pause that ends by itself after this time in milliseconds.
     Freeze(u64),
+    /// What happens to the pods of acceptance tests that are created from now on changes: a fault
+    /// that applies before all others. `None`: all pods succeed.
+    Acceptance(Option<AcceptanceFault>),
+    /// A user deletes the pods of acceptance tests on a node.
+    DeleteTestPods(String),
     /// Admission of the hook's writes to a node changes. `None`: it admits all of them again.
     Admission(String, Option<WriteAdmission>),
 }
@@ -138,6 +144,9 @@ impl fmt::Display for Fault {
                 write!(out, "the maintenance-operator has {node}{}", FaultDuration(&Some(*time)))
             }
             Self::PodComes(workers, node) => write!(out, "a pod of {workers} is bound to {node}"),
+            Self::Acceptance(Some(fault)) => write!(out, "from now on, {fault}"),
+            Self::Acceptance(None) => write!(out, "from now on, every test passes"),
+            Self::DeleteTestPods(node) => write!(out, "a user deletes the test pods of {node}"),
             Self::Admission(node, Some(admission)) => write!(out, "{node}: {admission}"),
             Self::Admission(node, None) => write!(out, "{node}: admission denies nothing any more"),
             Self::Pause(time) => write!(out, "the fleet is paused{}", FaultDuration(&Some(*time))),

@@ -232,7 +232,7 @@ impl SimulatedHook {
         &mut self,
         process: u32,
         appointment: u64,
-        cluster: &SimulatedCluster,
+        cluster: &mut SimulatedCluster,
         context: &mut SimulationContext<'_>,
     ) {
         if !self.is_current(process) || appointment != self.appointment {
@@ -261,6 +261,8 @@ impl SimulatedHook {
         context.report.decisions += 1;
         InvariantChecker { hook: &self.state, cluster, context }.decision(&decision);
         self.state.memory = decision.memory;
+        let at = context.now();
+        context.report.proves(self.state.memory.proof.as_deref(), at);
         self.wake_at = milliseconds(decision.wake_at)
             .saturating_add_signed(ahead.saturating_neg())
             .max(context.now());
@@ -271,6 +273,12 @@ impl SimulatedHook {
             context.after(call, WorldEvent::PodsListed(process, node));
         }
         if let Some(verdict) = decision.verdict {
+            // The real loop performs the actions of its last decision, and no process follows that
+            // would delete what is left.
+            let is_deletion = |action: &&Action| matches!(action, Action::DeleteAcceptancePod(_));
+            for action in decision.actions.iter().filter(is_deletion) {
+                HookWriter { hook: &mut self.state, cluster, context }.perform(action);
+            }
             context.report.ends(context.now(), verdict, &decision.outcomes, &decision.waits);
             return;
         }

@@ -27,8 +27,9 @@ pub(super) struct HookState {
     pub(super) decides_at_once: bool,
 }
 
+/// Returns the trigger digest of a Job. Labels contain only its first characters.
 fn digest(job: u32) -> String {
-    format!("{job:064x}")
+    format!("{job:08x}{:056x}", 0)
 }
 
 fn deadline(settings: &Settings, from: u64) -> jiff::Timestamp {
@@ -131,6 +132,17 @@ impl HookState {
 
     pub(super) fn knows_pauses(&self, cluster: &SimulatedCluster) -> bool {
         self.caches.observed.pauses == cluster.pauses.as_slice()
+    }
+
+    /// Whether the caches have this pod of a test.
+    pub(super) fn knows_test_pod(&self, node: &str, uid: &str) -> bool {
+        self.caches.observed.acceptance.on(node).any(|pod| pod.uid == uid)
+    }
+
+    /// Whether the caches have this driver pod of a node, with ready containers.
+    pub(super) fn knows_driver(&self, node: &str, uid: &str) -> bool {
+        let mut pods = self.caches.observed.pods.on(node);
+        pods.any(|pod| pod.uid == uid && pod.containers_ready)
     }
 
     pub(super) fn knows_pod(&self, node: &str, uid: &str) -> bool {

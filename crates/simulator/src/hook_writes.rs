@@ -1,11 +1,13 @@
 //! The API server's handling of the hook's writes.
 
+use contract::acceptance::AcceptanceTime;
 use nvidia_upgrade::state::ControllerState;
-use planner::action::{NodePatch, PodDeletion, PodEviction};
+use planner::action::{AcceptanceCreation, NodePatch, PodDeletion, PodEviction};
 use planner::decide::Action;
 use planner::pods::eviction_retry::{EvictionHistory, EvictionReply};
 use planner::write_refusals::RefusalKind;
 
+use super::acceptance::{AcceptanceEffect, StartedTest};
 use super::budgets::EvictionAnswer;
 use super::cluster::SimulatedCluster;
 use super::context::SimulationContext;
@@ -13,6 +15,7 @@ use super::hook_state::HookState;
 use super::invariants::{InvariantChecker, is_in_progress};
 use super::nodes::apply_patch;
 use super::objects::{SimulatedOperand, timestamp};
+use super::workloads::NewTestPod;
 
 /// Performs and checks the hook's writes, and records the answers.
 pub(super) struct HookWriter<'w, 'a> {
@@ -48,6 +51,12 @@ impl<'a> HookWriter<'_, 'a> {
             }
             Action::DeleteDriver(deletion) => self.delete_driver(deletion),
             Action::ReplacePlugin { node, uid, .. } => self.delete_plugin(node, uid),
+            Action::CreateAcceptancePod(creation) => {
+                if !self.create_test(action, creation) {
+                    return false;
+                }
+            }
+            Action::DeleteAcceptancePod(deletion) => self.delete_test(deletion),
         }
         self.hook.memory.note_accepted(action);
         true
@@ -178,6 +187,47 @@ impl<'a> HookWriter<'_, 'a> {
             self.check().driver(deletion);
             self.context.log(|| format!("{} driver pod deleted", deletion.node));
             self.cluster.operands.delete(&deletion.node, SimulatedOperand::Driver, self.context);
+        }
+    }
+
+    /// Creates the pod of a test. Returns `false` if the API server refuses it.
+    fn create_test(&mut self, action: &Action, creation: &AcceptanceCreation) -> bool {
+        self.context.report.wrote(&creation.node, "test pod");
+        self.check().test_created(creation);
+        let driver = self.cluster.operands.pod(&creation.node, SimulatedOperand::Driver);
+        let version = driver.and_then(|pod| pod.revision.as_deref()).unwrap_or_default();
+        let node = self.cluster.nodes.get(&creation.node).map(|node| &node.node);
+        let effect = node.and_then(|node| {
+            self.cluster.acceptance.effect(&StartedTest {
+                test: &creation.test,
+                time: creation.time,
+                node,
+                version,
+                seed: self.context.setup.seed,
+            })
+        });
+        if effect == Some(AcceptanceEffect::Refused) {
+            self.note_refusal(action, RefusalKind::Denied, "exceeded quota: pods");
+            return false;
+        }
+        let new = NewTestPod {
+            creation,
+            digest: &self.hook.settings.digest,
+            driver_pod: driver.map(|pod| pod.uid.clone()),
+            effect,
+        };
+        if self.cluster.workloads.create_test(new, &self.cluster.nodes, self.context) {
+            let time = creation.time.map_or("at an unknown time", AcceptanceTime::name);
+            self.context.log(|| format!("{} test {}: {time}", creation.node, creation.test));
+        }
+        true
+    }
+
+    fn delete_test(&mut self, deletion: &PodDeletion) {
+        self.context.report.wrote(&deletion.node, "test pod");
+        self.check().test_deleted(deletion);
+        if self.cluster.workloads.tests.get(&deletion.uid).is_some() {
+            self.cluster.workloads.delete(&deletion.uid, self.context);
         }
     }
 

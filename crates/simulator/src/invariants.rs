@@ -12,6 +12,7 @@ use super::context::SimulationContext;
 use super::hook_state::HookState;
 use super::nodes::SimulatedNode;
 
+mod acceptance;
 mod controller;
 mod decisions;
 mod end;

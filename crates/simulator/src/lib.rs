@@ -5,6 +5,7 @@
 //! every machine. Times are drawn for each node by its name, so runs with different policies have
 //! the same nodes.
 
+pub mod acceptance;
 pub mod clocks;
 pub mod controller_loop;
 pub mod fault;
@@ -37,6 +38,7 @@ mod operator;
 mod operator_objects;
 mod pauses;
 mod pods;
+mod test_pods;
 mod upgrade_controller;
 mod watches;
 mod workload;

@@ -13,20 +13,14 @@ pub(super) struct SimulatedPods {
     /// UIDs by node.
     by_node: BTreeMap<String, BTreeSet<String>>,
     /// The workload that each pod belongs to, by UID.
-    workloads: BTreeMap<String, PodWorkload>,
+    workloads: BTreeMap<String, usize>,
+    /// The number of GPUs of each pod that uses some, by UID.
+    gpus_of_pods: BTreeMap<String, usize>,
     /// UIDs of the pods without a node.
     unbound: BTreeSet<String>,
     /// Number of pods of each workload that are not being deleted.
     staying: BTreeMap<usize, usize>,
     gpus: GpuUse,
-}
-
-/// The workload of a pod.
-#[derive(Clone, Copy, Debug)]
-struct PodWorkload {
-    number: usize,
-    /// The number of GPUs that the pod uses.
-    gpus: usize,
 }
 
 /// The GPUs that pods use on the nodes of the fleet.
@@ -63,12 +57,12 @@ impl SimulatedPods {
 
     /// Returns the number of the workload that a pod belongs to.
     pub(super) fn workload(&self, uid: &str) -> Option<usize> {
-        self.workloads.get(uid).map(|workload| workload.number)
+        self.workloads.get(uid).copied()
     }
 
     /// Returns the number of GPUs that a pod uses.
     pub(super) fn gpus(&self, uid: &str) -> usize {
-        self.workloads.get(uid).map_or(0, |workload| workload.gpus)
+        self.gpus_of_pods.get(uid).copied().unwrap_or(0)
     }
 
     /// Iterates over the pods without a node.
@@ -95,6 +89,11 @@ impl SimulatedPods {
         }
     }
 
+    /// Returns the number of GPUs in use on a node of the fleet.
+    pub(super) fn gpus_in_use(&self, node: &str) -> usize {
+        self.gpus.by_node.get(node).copied().unwrap_or(0)
+    }
+
     /// Iterates over the nodes of the fleet with the number of GPUs in use, the fewest first, and
     /// then by name.
     pub(super) fn by_gpus_in_use(&self) -> impl Iterator<Item = (usize, &str)> {
@@ -110,12 +109,12 @@ impl SimulatedPods {
         }
     }
 
-    /// Marks a pod as succeeded. It uses no GPU any more.
-    pub(super) fn mark_succeeded(&mut self, uid: &str) {
+    /// Marks a pod as finished, in this phase. It uses no GPU any more.
+    pub(super) fn mark_finished(&mut self, uid: &str, phase: PodPhase) {
         let gpus = self.gpus(uid);
         let Some(pod) = self.pods.get_mut(uid) else { return };
         let was_running = !pod.phase.is_finished();
-        (pod.phase, pod.ready) = (PodPhase::Succeeded, false);
+        (pod.phase, pod.ready) = (phase, false);
         if was_running {
             self.gpus.change(&pod.node, |used| used.saturating_sub(gpus));
         }
@@ -140,17 +139,19 @@ impl SimulatedPods {
         self.by_node.get(node).into_iter().flatten().filter_map(|uid| self.pods.get(uid))
     }
 
-    /// Adds a pod, with its workload and the number of its GPUs if it has one.
-    pub(super) fn insert(&mut self, pod: Workload, workload: Option<(usize, usize)>) {
-        if let Some((number, gpus)) = workload {
-            self.workloads.insert(pod.uid.clone(), PodWorkload { number, gpus });
+    /// Adds a pod, with its workload if it has one, and the number of its GPUs.
+    pub(super) fn insert(&mut self, pod: Workload, workload: Option<usize>, gpus: usize) {
+        if let Some(number) = workload {
+            self.workloads.insert(pod.uid.clone(), number);
+        }
+        if gpus > 0 {
+            self.gpus_of_pods.insert(pod.uid.clone(), gpus);
         }
         if pod.node.is_empty() {
             self.unbound.insert(pod.uid.clone());
         } else {
             self.by_node.entry(pod.node.clone()).or_default().insert(pod.uid.clone());
             if !pod.phase.is_finished() {
-                let gpus = self.gpus(&pod.uid);
                 self.gpus.change(&pod.node, |used| used + gpus);
             }
         }
@@ -185,7 +186,8 @@ impl SimulatedPods {
         if let Some(here) = self.by_node.get_mut(&pod.node) {
             here.remove(uid);
         }
-        Some((pod, self.workloads.remove(uid).map(|workload| workload.number)))
+        self.gpus_of_pods.remove(uid);
+        Some((pod, self.workloads.remove(uid)))
     }
 }
 
@@ -196,7 +198,7 @@ mod tests {
     #[test]
     fn pod_is_on_its_node_until_it_is_removed() {
         let mut pods = SimulatedPods::default();
-        pods.insert(Workload { uid: "u1".to_owned(), ..Workload::default() }, Some((3, 1)));
+        pods.insert(Workload { uid: "u1".to_owned(), ..Workload::default() }, Some(3), 1);
         pods.add_node("gpu-0");
         assert_eq!((pods.on_node("gpu-0").count(), pods.unbound().count()), (0, 1));
         assert!(pods.bind("u1", "gpu-0").is_some());
@@ -205,6 +207,7 @@ mod tests {
             (vec!["u1".to_owned()], 1)
         );
         assert_eq!(pods.by_gpus_in_use().collect::<Vec<_>>(), [(1, "gpu-0")]);
+        assert_eq!(pods.gpus_in_use("gpu-0"), 1);
         assert_eq!((pods.unbound().count(), pods.staying(3)), (0, 1));
         assert_eq!(pods.remove("u1").and_then(|(_, workload)| workload), Some(3));
         assert_eq!((pods.on_node("gpu-0").count(), pods.workload("u1")), (0, None));

@@ -75,7 +75,10 @@ impl WriteAdmissions {
         let write = match action {
             Action::PatchNode(_) => WriteKind::Node,
             Action::Evict(_) => WriteKind::Eviction,
-            Action::DeleteDriver(_) | Action::ReplacePlugin { .. } => WriteKind::PodDeletion,
+            Action::DeleteDriver(_)
+            | Action::ReplacePlugin { .. }
+            | Action::DeleteAcceptancePod(_) => WriteKind::PodDeletion,
+            Action::CreateAcceptancePod(_) => WriteKind::AcceptancePod,
         };
         let cordons = |wanted: bool| matches!(action, Action::PatchNode(patch) if patch.unschedulable == Some(wanted));
         match *admission {

@@ -1,8 +1,9 @@
 //! The report of a run: counts, story and states of nodes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use contract::record::proof::DriverProof;
 use contract::record::{NodeOutcome, Verdict};
 use observed::named::Named;
 use observed::workload::Workload;
@@ -56,6 +57,14 @@ pub struct SimulationReport {
     /// The states of each node (`None`: no state), each with its start and whether the node was
     /// cordoned.
     pub states: BTreeMap<String, Vec<(u64, Option<String>, bool)>>,
+    /// Whether the rollout had to prove its driver: canaries, ramp, halt.
+    pub needs_proof: bool,
+    /// The nodes that were canaries.
+    pub canaries: BTreeSet<String>,
+    /// When each step with its soak ended, in milliseconds from the start, without the last step.
+    pub step_ends: Vec<u64>,
+    /// When the rollout halted, in milliseconds from the start; `None`: it did not.
+    pub halted_at: Option<u64>,
     /// How long each node's last driver took to start, in milliseconds.
     pub driver_times: BTreeMap<String, u64>,
     /// Broken invariants.
@@ -106,6 +115,19 @@ impl SimulationReport {
         let states = self.states.entry(node.to_owned()).or_default();
         if states.last().is_none_or(|(_, last, was)| *last != state || *was != cordoned) {
             states.push((now, state, cordoned));
+        }
+    }
+
+    /// Notes how far the driver is proven.
+    pub(super) fn proves(&mut self, proof: Option<&DriverProof>, now: u64) {
+        let Some(proof) = proof else { return };
+        self.needs_proof = true;
+        if proof.canaries.iter().any(|name| !self.canaries.contains(name)) {
+            self.canaries.extend(proof.canaries.iter().cloned());
+        }
+        self.step_ends.resize(self.step_ends.len().max(proof.steps_ended), now);
+        if proof.halt.is_some() {
+            self.halted_at.get_or_insert(now);
         }
     }
 

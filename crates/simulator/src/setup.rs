@@ -1,5 +1,6 @@
 //! The setup of a simulation: fleet, durations, workloads and faults.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -10,6 +11,7 @@ use contract::window::{self, WindowState};
 use observed::Labels;
 use observed::workload::DisruptionBudget;
 
+use super::acceptance::AcceptanceFaults;
 use super::clocks::SimulatedClocks;
 use super::fault::ScheduledFault;
 use super::found_fleet::FoundFleet;
@@ -38,8 +40,12 @@ pub struct SimulationSetup {
     /// A fleet found in a real cluster. `None`: the fleet is generated from `nodes`, `workers` and
     /// `gpus`.
     pub found: Option<Arc<FoundFleet>>,
+    /// Labels of generated nodes, by name, in addition to those of the operator.
+    pub labels: BTreeMap<String, Labels>,
     /// The faults with their times.
     pub faults: Vec<ScheduledFault>,
+    /// The faults of acceptance tests, from the start of the run.
+    pub acceptance: AcceptanceFaults,
     /// The driver version before the rollout.
     pub from: String,
     /// The requested driver version.
@@ -108,7 +114,9 @@ impl SimulationSetup {
             workers: Vec::new(),
             gpus: 8,
             found: None,
+            labels: BTreeMap::new(),
             faults: Vec::new(),
+            acceptance: AcceptanceFaults::default(),
             from: "0.1".to_owned(),
             to: "0.2".to_owned(),
             same_config: false,
@@ -180,6 +188,10 @@ pub struct SimulationTimes {
     pub replace: TimeSpread,
     /// Until a placed pod is ready.
     pub pod_start: TimeSpread,
+    /// From the binding of an acceptance test's pod to the start of its container.
+    pub pull: TimeSpread,
+    /// How long the container of an acceptance test's pod runs.
+    pub acceptance: TimeSpread,
     /// The part of its grace period that a pod needs to end, in percent.
     pub grace_percent: TimeSpread,
     /// The lag of the caches.
@@ -206,6 +218,8 @@ impl Default for SimulationTimes {
             publish: TimeSpread::Uniform(200, 1_000),
             replace: TimeSpread::Uniform(100, 1_000),
             pod_start: TimeSpread::Uniform(2_000, 30_000),
+            pull: TimeSpread::Uniform(2_000, 20_000),
+            acceptance: TimeSpread::Uniform(20_000, 60_000),
             grace_percent: TimeSpread::Uniform(5, 90),
             watch: TimeSpread::Uniform(20, 120),
             call: TimeSpread::Constant(10),
@@ -231,6 +245,8 @@ impl SimulationTimes {
             publish,
             replace,
             pod_start,
+            pull,
+            acceptance,
             grace_percent,
             watch,
             call,
@@ -248,6 +264,8 @@ impl SimulationTimes {
             publish,
             replace,
             pod_start,
+            pull,
+            acceptance,
             grace_percent,
         ];
         for time in nodes.into_iter().chain([watch, call, disruption, operator, lease]) {

@@ -16,6 +16,7 @@ pub(super) enum HookWatch {
     Operands,
     Slices,
     Pods,
+    TestPods,
     Budgets,
     Operator,
     Pauses,

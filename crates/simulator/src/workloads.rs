@@ -13,13 +13,20 @@ use super::found_fleet::FoundFleet;
 use super::nodes::{ELSEWHERE, SimulatedNodes};
 use super::pods::SimulatedPods;
 use super::setup::{BudgetProtection, PodPlacement, WorkloadKind, WorkloadSetup};
+use super::test_pods::TestPods;
 use super::workload::{NAMESPACE, SimulatedWorkload};
+
+mod acceptance;
+
+pub(super) use acceptance::NewTestPod;
 
 /// All workloads with their pods and PodDisruptionBudgets.
 #[derive(Debug, Default)]
 pub(super) struct SimulatedWorkloads {
     workloads: Vec<SimulatedWorkload>,
+    /// All pods, with those of acceptance tests.
     pub(super) pods: SimulatedPods,
+    pub(super) tests: TestPods,
     pub(super) budgets: DisruptionBudgets,
 }
 
@@ -154,14 +161,15 @@ impl SimulatedWorkloads {
         context: &mut SimulationContext<'_>,
     ) {
         let uid = pod.uid.clone();
-        let workload = workload.map(|number| (number, self.workloads[number].gpus));
-        self.pods.insert(pod, workload);
+        let gpus = workload.map_or(0, |number| self.workloads[number].gpus);
+        self.pods.insert(pod, workload, gpus);
         self.publish(&uid, context);
     }
 
     fn publish(&self, uid: &str, context: &mut SimulationContext<'_>) {
         let pod = self.pods.get(uid).cloned().map(Box::new);
         context.publish(WorldChange::Pod(uid.to_owned(), pod));
+        self.publish_test(uid, context);
         if !self.budgets.is_empty() {
             let lag = context.draw(context.setup.times.disruption, "disruption", "");
             context.after(lag, WorldEvent::RecountBudgets);
@@ -225,6 +233,7 @@ impl SimulatedWorkloads {
         // A pod needs a part of its grace period to end.
         let percent = context.draw(setup.times.grace_percent, "grace", uid);
         let ending = grace.saturating_mul(10).saturating_mul(percent) + finalizer;
+        let ending = self.end_of_test(uid).unwrap_or(ending);
         context.after(ending, WorldEvent::PodRemoved(uid.to_owned()));
     }
 
@@ -243,6 +252,9 @@ impl SimulatedWorkloads {
         }
         let Some((pod, workload)) = self.pods.remove(uid) else { return };
         self.publish(uid, context);
+        if self.forget_test(uid, context) {
+            return;
+        }
         context.log(|| format!("{} {}/{} gone", pod.node, pod.namespace, pod.name));
         let Some(workload) = workload.filter(|_| !pod.phase.is_finished()) else { return };
         let replace = context.draw(context.setup.times.replace, "replace", &pod.name);
@@ -330,7 +342,9 @@ impl SimulatedWorkloads {
         let waiting: Vec<(String, String)> =
             self.pods.unbound().map(|pod| (pod.uid.clone(), pod.name.clone())).collect();
         for (uid, name) in waiting {
-            if let Some(node) = self.choose_node(&uid, nodes) {
+            if self.tests.get(&uid).is_some() {
+                self.schedule_test(&uid, nodes, context);
+            } else if let Some(node) = self.choose_node(&uid, nodes) {
                 self.pods.bind(&uid, &node);
                 self.publish(&uid, context);
                 Self::schedule_start(uid, &name, context);
@@ -395,7 +409,7 @@ impl SimulatedWorkloads {
             return;
         };
         let (name, namespace) = (pod.name.clone(), pod.namespace.clone());
-        self.pods.mark_succeeded(uid);
+        self.pods.mark_finished(uid, PodPhase::Succeeded);
         if let Some(workload) = self.pods.workload(uid) {
             self.workloads[workload].wanted = self.workloads[workload].wanted.saturating_sub(1);
         }

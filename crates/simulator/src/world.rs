@@ -156,6 +156,8 @@ impl<'a> World<'a> {
             WorldEvent::PodReady(uid) => workloads.pod_ready(&uid, nodes, context),
             WorldEvent::PodSucceeded(uid) => workloads.pod_succeeded(&uid, nodes, context),
             WorldEvent::PodRemoved(uid) => workloads.remove(&uid, nodes, context),
+            WorldEvent::TestPod(uid, step) => workloads.test_step(&uid, step, nodes, context),
+            WorldEvent::TaintEviction(node, since) => cluster.evict_tests(&node, since, context),
             WorldEvent::RecountBudgets => workloads.recount_budgets(context),
             WorldEvent::BudgetReleased(workload) => workloads.release_budgets(workload, context),
             WorldEvent::NodeRecovers(node) => cluster.recover_node(&node, context),
@@ -272,6 +274,9 @@ impl<'a> World<'a> {
             Fault::PodComes(workload, node) => {
                 cluster.workloads.bind_new_pod(&workload, &node, &cluster.nodes, context);
             }
+            Fault::Acceptance(Some(fault)) => cluster.acceptance.faults.insert(0, fault),
+            Fault::Acceptance(None) => cluster.acceptance.faults.clear(),
+            Fault::DeleteTestPods(node) => cluster.workloads.delete_tests(&node, context),
             Fault::Admission(node, admission) => cluster.admissions.set(node, admission),
             Fault::Pause(milliseconds) => {
                 cluster.pauses.start(milliseconds, &mut cluster.nodes, context);

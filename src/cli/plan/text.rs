@@ -31,6 +31,7 @@ pub(super) fn rollout_text(rollout: &RolloutPrediction, all: bool, width: Option
         let rows: Vec<Vec<String>> = plan.namespaces.iter().map(namespace).collect();
         let _ = write!(text, "\n{}", table(&["NAMESPACE", "PODS", "LOST", "OF"], &rows, width));
     }
+    text.push_str(&steps(plan, width));
     if all {
         text.push_str(&every(plan));
     } else if !plan.waves.is_empty() {
@@ -64,6 +65,28 @@ pub(super) fn rollout_text(rollout: &RolloutPrediction, all: bool, width: Option
         push_wrapped(&mut text, ("", "  "), &note, line);
     }
     text
+}
+
+/// Formats the table of the steps, if the rollout has steps.
+fn steps(plan: &RolloutPlan, width: Option<usize>) -> String {
+    if plan.steps.is_empty() {
+        return String::new();
+    }
+    let rows = plan.steps.iter().enumerate().map(|(number, step)| {
+        let more = step.canaries.len().saturating_sub(NAMED);
+        let named = step.canaries[..step.canaries.len().min(NAMED)].join(", ");
+        let named = if more > 0 { format!("{named} and {more} more") } else { named };
+        let which =
+            if named.is_empty() { step.step.clone() } else { format!("{}: {named}", step.step) };
+        vec![
+            (number + 1).to_string(),
+            step.nodes.to_string(),
+            step.end_after_seconds.map_or_else(|| "-".to_owned(), after),
+            which,
+        ]
+    });
+    let rows: Vec<Vec<String>> = rows.collect();
+    format!("\n{}", table(&["STEP", "NODES", "ENDS AFTER", "WHICH"], &rows, width))
 }
 
 fn after(seconds: u64) -> String {
@@ -255,7 +278,7 @@ fn assumed(plan: &RolloutPlan) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use ops::plan::PlannedWave;
+    use ops::plan::{PlannedStep, PlannedWave};
 
     use super::*;
 
@@ -272,6 +295,7 @@ mod tests {
             total: 2,
             nodes: Vec::new(),
             waves: vec![wave],
+            steps: Vec::new(),
             pods: Vec::new(),
             namespaces: Vec::new(),
             duration: None,
@@ -283,6 +307,24 @@ mod tests {
             notes: Vec::new(),
         };
         RolloutPrediction { title: String::new(), plan, can_start: true, findings: Vec::new() }
+    }
+
+    #[test]
+    fn steps_are_listed_with_their_canaries() {
+        let step = |step: &str, nodes, canaries: &[&str], end| PlannedStep {
+            step: step.to_owned(),
+            nodes,
+            canaries: canaries.iter().map(|name| (*name).to_owned()).collect(),
+            end_after_seconds: end,
+        };
+        let mut prediction = prediction(PlannedOrder::Hook);
+        prediction.plan.steps = vec![
+            step("canaries", 2, &["gpu-1", "gpu-7"], Some(60)),
+            step("all other nodes", 14, &[], None),
+        ];
+        let text = rollout_text(&prediction, false, Some(100));
+        assert!(text.contains("canaries: gpu-1, gpu-7\n"), "{text}");
+        assert!(text.contains("2     14     -           all other nodes\n"), "{text}");
     }
 
     /// Regression (P12): the order in which NVIDIA's controller would upgrade the nodes looked

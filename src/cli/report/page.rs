@@ -3,7 +3,9 @@
 use serde::Serialize;
 
 use super::text::{head, outcome};
+use crate::cli::acceptance_result::acceptance_text;
 use contract::exit::ExitCode;
+use contract::record::acceptance::AcceptanceResult;
 use deployer::template::{RenderError, TemplateSet};
 use ops::report::{NodeTimeline, RunReport, Timeline, timeline};
 use ops::time::format_duration;
@@ -38,6 +40,7 @@ struct PageNode<'a> {
     reason: &'a str,
     evicted: Vec<&'a str>,
     replaced: Vec<String>,
+    tests: Vec<String>,
 }
 
 /// Renders the page.
@@ -74,6 +77,13 @@ fn rollout(report: &RunReport) -> PageRollout<'_> {
     }
 }
 
+/// Formats the result of an acceptance test with its message.
+fn test(result: &AcceptanceResult) -> String {
+    let message = result.message.trim();
+    let message = if message.is_empty() { String::new() } else { format!(": {message}") };
+    acceptance_text(result) + &message
+}
+
 fn node(bar: &NodeTimeline) -> PageNode<'_> {
     PageNode {
         name: &bar.node,
@@ -84,5 +94,6 @@ fn node(bar: &NodeTimeline) -> PageNode<'_> {
         reason: bar.reason.as_deref().unwrap_or_default(),
         evicted: bar.evicted.iter().map(|one| one.pod.as_str()).collect(),
         replaced: bar.replaced.iter().map(|one| format!("{} ({})", one.pod, one.cause)).collect(),
+        tests: bar.acceptance.iter().map(test).collect(),
     }
 }

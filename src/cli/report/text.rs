@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use jiff::SignedDuration;
 
+use crate::cli::acceptance_result::{acceptance_summary, acceptance_text};
 use crate::cli::table::{counted, table};
 use crate::cli::user_request::request_text;
 use contract::count::with_noun;
@@ -22,14 +23,15 @@ pub(super) fn report_text(report: &RunReport, width: Option<usize>) -> String {
         let _ = writeln!(text, "{line}");
     }
     if !report.nodes.is_empty() {
-        let rows: Vec<Vec<String>> = report.nodes.iter().map(cells).collect();
-        let _ = write!(
-            text,
-            "\n{}",
-            table(&["NODE", "OUTCOME", "TOOK", "EVICTED", "REPLACED", "REASON"], &rows, width)
-        );
+        let has_tests = report.nodes.iter().any(|bar| !bar.acceptance.is_empty());
+        let rows: Vec<Vec<String>> = report.nodes.iter().map(|bar| cells(bar, has_tests)).collect();
+        let mut header = vec!["NODE", "OUTCOME", "TOOK", "EVICTED", "REPLACED"];
+        header.extend(has_tests.then_some("TESTS"));
+        header.push("REASON");
+        let _ = write!(text, "\n{}", table(&header, &rows, width));
     }
     text.push_str(&drawing(report));
+    text.push_str(&refused_tests(report));
     for note in &report.notes {
         let _ = writeln!(text, "note: {note}");
     }
@@ -101,21 +103,38 @@ pub(super) fn outcome(bar: &NodeTimeline) -> &'static str {
     }
 }
 
-fn cells(bar: &NodeTimeline) -> Vec<String> {
+/// Formats each acceptance test that a node did not pass, with its message.
+fn refused_tests(report: &RunReport) -> String {
+    let mut text = String::new();
+    for bar in &report.nodes {
+        for result in bar.acceptance.iter().filter(|result| !result.verdict.accepts()) {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "\n{}: {}", bar.node, acceptance_text(result));
+            for line in result.message.lines() {
+                let _ = writeln!(text, "  {line}");
+            }
+        }
+    }
+    text
+}
+
+fn cells(bar: &NodeTimeline, has_tests: bool) -> Vec<String> {
     let count = |count: usize| if count > 0 { count.to_string() } else { "-".to_owned() };
     let took = bar.seconds.map_or_else(
         || "-".to_owned(),
         |seconds| format_duration(SignedDuration::from_secs(seconds)),
     );
     let reason = bar.reason.clone().unwrap_or_default();
-    vec![
+    let mut cells = vec![
         bar.node.clone(),
         outcome(bar).to_owned(),
         took,
         count(bar.evicted.len()),
         count(bar.replaced.len()),
-        reason,
-    ]
+    ];
+    cells.extend(has_tests.then(|| acceptance_summary(&bar.acceptance)));
+    cells.push(reason);
+    cells
 }
 
 /// Draws the timeline: one line per node, one column per span of time.

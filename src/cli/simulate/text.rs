@@ -7,6 +7,7 @@ use std::fmt::Write;
 use contract::count::{Count, with_noun};
 use contract::duration::Duration;
 use contract::exit::ExitCode;
+use contract::proof::step_count;
 use contract::record::Verdict;
 use contract::settings::Settings;
 use ops::simulation::{Quantiles, SimulationSummary, has_failing_drivers};
@@ -32,6 +33,7 @@ pub(super) fn summary_text(
         unavailable,
         pods_evicted,
         drivers_replaced,
+        reached_before_halt,
         ..
     } = summary;
     let length = |seconds: u64| Duration::from_secs(seconds).to_string();
@@ -77,6 +79,20 @@ pub(super) fn summary_text(
         "replaced     the driver on {replaced} of {}, whether it works or not",
         with_noun(*nodes, "node")
     );
+    let has_steps = settings.upgrade.canary.is_some() || !settings.upgrade.ramp.is_empty();
+    if let Some(first) = reports.first().filter(|report| has_steps && report.needs_proof) {
+        let _ = writeln!(text, "steps        seed {}: {}", first.seed, steps(first, settings));
+    }
+    if let Some(reached) = reached_before_halt {
+        let halted = reports.iter().filter(|report| report.halted_at.is_some()).count();
+        let reached = range(*reached);
+        let _ = writeln!(
+            text,
+            "halted       in {}, when the new driver was on {reached} of {}",
+            with_noun(halted, "run"),
+            with_noun(*nodes, "node")
+        );
+    }
     let _ = writeln!(text, "ended        {}", ends.join(", "));
     if let Some((report, failed)) = reports
         .iter()
@@ -95,6 +111,25 @@ pub(super) fn summary_text(
         let _ = write!(text, "\n{}", timeline::text(first, &names));
     }
     text
+}
+
+/// Describes when each step of a run ended.
+fn steps(report: &SimulationReport, settings: &Settings) -> String {
+    let upgrade = &settings.upgrade;
+    let count = step_count(upgrade.canary.as_ref(), &upgrade.ramp);
+    let length = |milliseconds: u64| Duration::from_secs(milliseconds.div_ceil(1000)).to_string();
+    let ends: Vec<String> = (1..)
+        .zip(&report.step_ends)
+        .take(count)
+        .map(|(step, at)| format!("step {step} of {count} ended after {}", length(*at)))
+        .collect();
+    let halted = report.halted_at.map(|at| format!("the rollout halted after {}", length(at)));
+    let all: Vec<String> = ends.into_iter().chain(halted).collect();
+    if all.is_empty() {
+        format!("no step of {count} ended before the last one")
+    } else {
+        all.join(", ")
+    }
 }
 
 /// Says how many nodes are upgraded at once, and which limits this number comes from.
@@ -124,6 +159,23 @@ mod tests {
     use contract::policy::{Policy, UpgradeSettings};
 
     use super::*;
+
+    #[test]
+    fn steps_have_their_ends_and_the_halt() {
+        let upgrade = UpgradeSettings {
+            ramp: ["10%", "50%"].map(|share| share.parse().expect("a share")).to_vec(),
+            ..UpgradeSettings::default()
+        };
+        let settings = Settings { upgrade, ..Settings::default() };
+        let mut report = SimulationReport::default();
+        assert_eq!(steps(&report, &settings), "no step of 3 ended before the last one");
+        report.step_ends = vec![60_000];
+        report.halted_at = Some(120_000);
+        assert_eq!(
+            steps(&report, &settings),
+            "step 1 of 3 ended after 1m, the rollout halted after 2m"
+        );
+    }
 
     /// The header said `4 at once`, although `maxUnavailable` allowed only two of eight nodes.
     #[test]

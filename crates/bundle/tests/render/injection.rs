@@ -55,7 +55,7 @@ fn fields() -> Vec<Field> {
             let word = shape.words().and_then(|words| words[0].as_str().map(str::to_owned));
             let example = match (shape.name(), shape.grammar()) {
                 (Some("Duration"), _) => "2h".to_owned(),
-                (Some("Count" | "RampShare"), _) => "20%".to_owned(),
+                (Some("Count" | "RampShare" | "AcceptanceNodes"), _) => "20%".to_owned(),
                 (Some("MaintenanceWindow"), _) => "daily 00:00-24:00 UTC".to_owned(),
                 _ if path.iter().any(|key| key == "after") => "gpu-operator".to_owned(),
                 (_, Some("line" | "text")) => PLACEHOLDER.to_owned(),
@@ -95,6 +95,13 @@ fn fields() -> Vec<Field> {
                 });
             }
             "configs" => {}
+            // The second test of the bases has one.
+            "podTemplate" => {
+                let text = ["spec", "containers", "0", "args", "0"].map(str::to_owned);
+                let mut path = [path, &text].concat();
+                "1".clone_into(&mut path[2]);
+                fields.push(Field { path, is_key: false, example: PLACEHOLDER.to_owned() });
+            }
             // The bases have this file. Its text is a template, and must reach Helm unchanged.
             "manifests" => {
                 let file = below("own.yaml");
@@ -125,6 +132,8 @@ fn fields() -> Vec<Field> {
                     .and_then(TypeShape::grammar)
                     .map_or_else(|| PLACEHOLDER.to_owned(), example);
                 fields.push(Field { path: below(&key), is_key: true, example: key.clone() });
+                // The text must not be in its own key.
+                let key = if key == value { "zqkey".to_owned() } else { key };
                 fields.push(Field { path: below(&key), is_key: false, example: value });
             }
         }

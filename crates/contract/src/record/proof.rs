@@ -52,6 +52,21 @@ pub enum HaltCause {
     FailedNodes,
 }
 
+impl HaltCause {
+    /// Returns the name in records and metrics.
+    pub fn name(self) -> &'static str {
+        self.into()
+    }
+}
+
+impl Halted {
+    /// Returns whether a user who resumed the rollout at this time knew of the halt. An older
+    /// request does not end it.
+    pub fn is_ended_by(&self, resumed_at: Timestamp) -> bool {
+        self.at < resumed_at
+    }
+}
+
 impl DriverProof {
     /// Begins the proof of a driver.
     pub fn new(driver: String) -> Self {
@@ -60,7 +75,7 @@ impl DriverProof {
 
     /// Ends the halt, if there is one and a user has resumed the rollout since.
     pub fn resume(&mut self, resumed_at: Timestamp) {
-        if let Some(halt) = self.halt.take_if(|halt| halt.at < resumed_at) {
+        if let Some(halt) = self.halt.take_if(|halt| halt.is_ended_by(resumed_at)) {
             self.accepted.extend(halt.nodes);
             self.accepted.sort_unstable();
             self.accepted.dedup();

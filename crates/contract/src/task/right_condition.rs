@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::driver::Driver;
 use crate::settings::{HoldNodes, Mode, Reroll, Settings};
 
 /// What the settings must ask for, so that the hook uses a right. The chart's `_rights.tpl` reads
@@ -17,6 +18,8 @@ pub enum RightCondition {
     Hold,
     /// The chart's admission policies are enabled.
     AdmissionPolicy,
+    /// There are acceptance tests. Only nodes with a GPU driver run them.
+    Acceptance,
 }
 
 impl RightCondition {
@@ -26,6 +29,9 @@ impl RightCondition {
             Self::Reroll => settings.dra.reroll == Reroll::Auto,
             Self::Eviction => settings.upgrade.policy.evicts(),
             Self::AdmissionPolicy => settings.admission_policy,
+            Self::Acceptance => {
+                settings.driver == Driver::Gpu && !settings.upgrade.acceptance.is_empty()
+            }
             // Mode `steer` holds nodes with every setting.
             Self::Hold => {
                 settings.mode != Mode::Assist || settings.operator_upgrade.hold != HoldNodes::Never
@@ -36,8 +42,9 @@ impl RightCondition {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Task, rights};
+    use super::super::{RightScope, Task, rights};
     use super::*;
+    use crate::acceptance::{AcceptanceGpus, AcceptanceNodes, AcceptanceTest, AcceptanceTime};
     use crate::policy::{DrainPolicy, PodDeletionPolicy};
 
     /// Returns the write rights of a task as `verb resource`.
@@ -80,6 +87,34 @@ mod tests {
             assert!(found.contains(&"patch nodes".to_owned()));
             let budgets = rights(&settings).any(|right| right.resource == "poddisruptionbudgets");
             assert_eq!(budgets, evicts);
+        }
+    }
+
+    #[test]
+    fn only_acceptance_tests_of_gpu_drivers_need_pods() {
+        for (tests, driver, task, expected) in [
+            (true, Driver::Gpu, Task::Drive, true),
+            (true, Driver::Gpu, Task::Steer, true),
+            (true, Driver::Gpu, Task::Preflight, false),
+            (true, Driver::Ofed, Task::Drive, false),
+            (false, Driver::Gpu, Task::Drive, false),
+        ] {
+            let mut settings = Settings { driver, ..with(task, Mode::Drive) };
+            if tests {
+                settings.upgrade.acceptance.push(AcceptanceTest {
+                    name: "dcgm".to_owned(),
+                    timeout_seconds: 600,
+                    when: vec![AcceptanceTime::After],
+                    nodes: AcceptanceNodes::All,
+                    gpus: AcceptanceGpus::All,
+                });
+            }
+            let in_scope: Vec<&str> = rights(&settings)
+                .filter(|right| right.scope == RightScope::Acceptance)
+                .map(|right| right.resource)
+                .collect();
+            let resources: &[&str] = if expected { &["podtemplates", "pods"] } else { &[] };
+            assert_eq!(in_scope, resources, "{tests} {driver:?} {task:?}");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::super::driver::Driver;
 use super::super::names::COORDINATION;
-use super::RightScope::{Cluster, DevicePlugin, Dra, Operator, Release};
+use super::RightScope::{Acceptance, Cluster, DevicePlugin, Dra, Operator, Release};
 use super::RightTarget::{
     Any, ClusterPolicy, DevicePluginConfig, DraNamespaces, DriverDaemonSet, Job, Lease,
     NicClusterPolicy, OperatorDeployment, OperatorLease, Pauses, Record,
@@ -21,13 +21,28 @@ const fn right(
     Right { task, driver: None, when: None, scope, group, resource, verbs, object, why }
 }
 
+/// Creates a row about the acceptance tests: RBAC cannot restrict the names of their pods.
+const fn test_right(
+    task: Option<Task>,
+    resource: &'static str,
+    verbs: &'static [&'static str],
+    why: &'static str,
+) -> Right {
+    let row = right(task, Acceptance, ("", resource), verbs, Any, why);
+    row.with(Driver::Gpu).when(RightCondition::Acceptance)
+}
+
 const WATCH: &[&str] = &["list", "watch"];
 const PATCH: &[&str] = &["patch"];
 const PREFLIGHT: Option<Task> = Some(Task::Preflight);
 const SETTLE: Option<Task> = Some(Task::Settle);
+const STEER: Option<Task> = Some(Task::Steer);
 const DRIVE: Option<Task> = Some(Task::Drive);
 const REROLL: Option<Task> = Some(Task::Reroll);
 const RESTART: Option<Task> = Some(Task::RestartPlugins);
+const TEST_PODS: &[&str] = &["list", "watch", "create", "delete"];
+const READS_TEMPLATES: &str = "reads the pod templates of the acceptance tests";
+const RUNS_TESTS: &str = "runs the acceptance tests, and deletes their pods";
 
 /// The table. A new task is a variant of [`Task`] and its rows here.
 pub const RIGHTS: &[Right] = &[
@@ -339,7 +354,7 @@ pub const RIGHTS: &[Right] = &[
         "changes a label that NVIDIA's controller watches, and makes the controller retry a failed node",
     ),
     right(
-        Some(Task::Steer),
+        STEER,
         Cluster,
         ("", "nodes"),
         PATCH,
@@ -347,13 +362,15 @@ pub const RIGHTS: &[Right] = &[
         "removes the skip label from the next node, cordons and uncordons it, and records on it what the hook changed",
     ),
     right(
-        Some(Task::Steer),
+        STEER,
         Cluster,
         ("maintenance.nvidia.com", "nodemaintenances"),
         WATCH,
         Any,
         "waits for nodes that others have put into maintenance",
     ),
+    test_right(STEER, "podtemplates", &["get"], READS_TEMPLATES),
+    test_right(STEER, "pods", TEST_PODS, RUNS_TESTS),
     right(
         DRIVE,
         Cluster,
@@ -412,6 +429,8 @@ pub const RIGHTS: &[Right] = &[
         Any,
         "deletes the driver pod of a node, so that its DaemonSet starts a new one",
     ),
+    test_right(DRIVE, "podtemplates", &["get"], READS_TEMPLATES),
+    test_right(DRIVE, "pods", TEST_PODS, RUNS_TESTS),
     right(
         REROLL,
         Cluster,

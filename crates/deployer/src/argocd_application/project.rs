@@ -54,7 +54,8 @@ pub(super) fn project_context(form: ApplicationForm<'_>, input: DeployerInput<'_
     );
     let named = templates(plan).flat_map(|templates| &templates.namespaces).map(String::as_str);
     let own = plan.releases.iter().map(|release| release.namespace.as_str());
-    let namespaces: BTreeSet<&str> = own.chain(named).chain(NAMESPACES).collect();
+    let tests = plan.acceptance_namespace();
+    let namespaces: BTreeSet<&str> = own.chain(named).chain(NAMESPACES).chain(tests).collect();
     context! {
         project => form.project(),
         control_namespace => form.control_namespace(),

@@ -2,10 +2,13 @@
 //! `gpu-rollout status`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
 use contract::metrics::{self as table, Metric, MetricSamples};
+use contract::proof::step_count;
+use contract::record::proof::DriverProof;
 use contract::record::{NodeOutcome, NodeRecord};
 use contract::settings::Settings;
 use observed::Observed;
@@ -33,6 +36,8 @@ pub(crate) struct FleetSnapshot {
     /// When each interruption of the run ended.
     interruptions: Vec<Timestamp>,
     deadline: Timestamp,
+    /// How far the driver of the rollout is proven.
+    proof: Option<Arc<DriverProof>>,
     /// When the decision was made.
     at: Timestamp,
 }
@@ -59,6 +64,7 @@ impl FleetSnapshot {
             started_at: decision.memory.started_at,
             interruptions: decision.memory.interruptions.clone(),
             deadline: decision.memory.deadline,
+            proof: decision.memory.proof.clone(),
             at,
         }
     }
@@ -75,6 +81,9 @@ impl FleetSnapshot {
         let annotated = usize::from(annotated_nodes(&self.observed, now).next().is_some());
         let pauses = pauses_in_force(&self.observed, now).count() + annotated;
         samples.add(&table::PAUSES, [], number(pauses));
+        if let Some(proof) = self.proof.as_deref() {
+            add_proof(samples, proof, settings);
+        }
         let decided = self.decided();
         let nodes = decided.progress(&self.observed, settings.driver);
         for stage in NodeStage::ALL {
@@ -167,9 +176,63 @@ impl FleetSnapshot {
     }
 }
 
+/// Adds the metrics of canaries, ramp and halt.
+fn add_proof(samples: &mut MetricSamples, proof: &DriverProof, settings: &Settings) {
+    if let Some(halt) = &proof.halt {
+        samples.add(&table::HALTED, [halt.cause.name()], 1.0);
+    }
+    let upgrade = &settings.upgrade;
+    let steps = step_count(upgrade.canary.as_ref(), &upgrade.ramp);
+    samples.add(&table::STEP, [], number((proof.steps_ended + 1).min(steps)));
+    samples.add(&table::STEPS, [], number(steps));
+    samples.add(&table::CANARIES, [], number(proof.canaries.len()));
+}
+
 fn limit(samples: &mut MetricSamples, (used, most): (&Metric, &Metric), limit: LimitUse) {
     samples.add(used, [], number(limit.used));
     if let Some(limit) = limit.limit {
         samples.add(most, [], number(limit));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use contract::policy::UpgradeSettings;
+    use contract::proof::Canary;
+    use contract::record::proof::{HaltCause, Halted};
+
+    use super::*;
+
+    #[test]
+    fn proof_shows_step_canaries_and_cause_of_a_halt() {
+        let ramp = vec!["10%".parse().expect("a share")];
+        let upgrade =
+            UpgradeSettings { canary: Some(Canary::default()), ramp, ..UpgradeSettings::default() };
+        let settings = Settings { upgrade, ..Settings::default() };
+        let halt = Halted {
+            at: Timestamp::UNIX_EPOCH,
+            cause: HaltCause::FailedProofs,
+            nodes: vec!["gpu-0".to_owned()],
+        };
+        let text = |steps_ended, halt| {
+            let canaries = vec!["gpu-0".to_owned(), "gpu-1".to_owned()];
+            let driver = "driver".to_owned();
+            let proof = DriverProof { canaries, steps_ended, halt, ..DriverProof::new(driver) };
+            let mut samples = MetricSamples::default();
+            add_proof(&mut samples, &proof, &settings);
+            samples.text()
+        };
+        let value = |text: &str, name: &str| {
+            let line = text.lines().find(|line| line.starts_with(&format!("{name}{{")));
+            line.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+        };
+        let first = text(0, Some(halt));
+        assert_eq!(value(&first, "gpu_rollout_step"), Some(1.0), "{first}");
+        assert_eq!(value(&first, "gpu_rollout_steps"), Some(3.0), "{first}");
+        assert_eq!(value(&first, "gpu_rollout_canaries"), Some(2.0), "{first}");
+        assert!(first.contains("cause=\"failed-proofs\""), "{first}");
+        let last = text(3, None);
+        assert_eq!(value(&last, "gpu_rollout_step"), Some(3.0), "{last}");
+        assert_eq!(value(&last, "gpu_rollout_halted"), None, "{last}");
     }
 }

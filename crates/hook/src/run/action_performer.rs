@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use contract::task::Task;
-use kube_io::actions::{ActionResult, EvictionAnswer, delete_pod, evict, patch_node, perform};
+use kube_io::actions::{
+    ActionResult, EvictionAnswer, create_acceptance_pod, delete_pod, evict, patch_node, perform,
+};
 use kube_io::call::{CallError, is_webhook_failure};
 use kube_io::lease::HeldLease;
 use planner::action::{NodePatch, PodEviction};
@@ -124,6 +126,16 @@ impl ActionPerformer<'_> {
                 );
             }
             Action::PatchNode(patch) => self.report_patch(patch).await,
+            Action::CreateAcceptancePod(creation) => {
+                self.events.acceptance_test_started(creation).await;
+            }
+            Action::DeleteAcceptancePod(deletion) => {
+                tracing::info!(
+                    node = deletion.node,
+                    pod = deletion.pod,
+                    "deleting the pod of an acceptance test"
+                );
+            }
             Action::Evict(_) => {}
         }
     }
@@ -225,8 +237,18 @@ async fn request(hook: &HookProcess, action: &Action) -> Result<ActionOutcome, A
         Action::ReplacePlugin { namespace, pod, uid, .. } => {
             delete_pod(client, namespace, pod, uid).await?;
         }
-        Action::DeleteDriver(deletion) => {
+        Action::DeleteDriver(deletion) | Action::DeleteAcceptancePod(deletion) => {
             delete_pod(client, &deletion.namespace, &deletion.pod, &deletion.uid).await?;
+        }
+        Action::CreateAcceptancePod(creation) => {
+            match create_acceptance_pod(client, creation, &hook.settings.digest).await? {
+                ActionResult::Now | ActionResult::Already => {}
+                // The pod of this name is being deleted: the next decision waits for its end.
+                ActionResult::Superseded | ActionResult::Changed(_) => {
+                    let message = format!("pod `{}` is being deleted", creation.pod);
+                    return Err(CallError::Conflict(message).into());
+                }
+            }
         }
         Action::PatchNode(patch) => match patch_node(client, patch).await? {
             // The following actions of the node were decided for a state that is out of date.

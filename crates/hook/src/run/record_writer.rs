@@ -10,7 +10,7 @@ use contract::exit::ExitCode;
 use contract::record::{NodeRecord, RECORD_FORMAT_VERSION, RecordedFleetWait, RunRecord, Verdict};
 use contract::settings::Settings;
 use contract::task::Task;
-use contract::user_request::{RequestCommand, UserRequest};
+use contract::user_request::accepted_nodes;
 use kube_io::record::{RecordError, RecordStore, StoredRecord};
 use observed::Observed;
 use observed::named::Named;
@@ -19,6 +19,7 @@ use planner::hold::operator_version;
 use planner::memory::{AssessmentPeriod, RunMemory};
 use planner::spec::{driver_identity, fingerprint};
 
+use super::ended_halt::{EndedHalt, last_resume};
 use crate::clock::later;
 use crate::start::read;
 use crate::{HookProcess, RunEnd};
@@ -32,6 +33,8 @@ pub(super) struct RecordWriter {
     store: RecordStore,
     run: RunRecord,
     pub(super) schedule: RecordSchedule,
+    /// The halt that a user has ended since the record was last written.
+    pub(super) ended_halt: Option<EndedHalt>,
 }
 
 impl RecordWriter {
@@ -61,6 +64,7 @@ impl RecordWriter {
             store,
             run,
             schedule: RecordSchedule { gathers: hook.settings.has(Task::Drive), due: Some(now) },
+            ended_halt: None,
         }
     }
 
@@ -73,6 +77,7 @@ impl RecordWriter {
     ) -> Result<(RunMemory, bool), RunEnd> {
         let record = read(hook, &mut self.store, hook.last_attempt(deadline)).await?;
         let now = hook.clock.now();
+        self.ended_halt = EndedHalt::of(&record);
         let continued = continue_run(&mut self.run, record, deadline, now)?;
         // Commands need the new `taken_over_at`, also of a process that acquired the Lease again.
         self.schedule.due = Some(now);
@@ -156,8 +161,7 @@ fn continue_run(
     run.operator_version = stored.as_ref().and_then(|stored| stored.operator_version.clone());
     run.proven_driver = stored.as_ref().and_then(|stored| stored.proven_driver.clone());
     let mut proof = stored.as_ref().and_then(|stored| stored.proof.clone());
-    let is_resume = |request: &&UserRequest| request.command == RequestCommand::Resume;
-    if let Some((proof, request)) = proof.as_mut().zip(requests.iter().rev().find(is_resume)) {
+    if let Some((proof, request)) = proof.as_mut().zip(last_resume(&requests)) {
         proof.resume(request.at);
     }
     let again = stored.as_ref().is_some_and(|stored| stored.job == run.job);
@@ -205,6 +209,7 @@ fn continue_run(
         configs,
         settled_version: run.operator_version.clone(),
         proof: proof.map(Arc::new),
+        accepted: accepted_nodes(&requests),
         proven_driver: run.proven_driver.clone(),
         taken_over_at: now,
         ..memory
@@ -306,6 +311,7 @@ mod tests {
 
     use contract::record::proof::{DriverProof, HaltCause, Halted};
     use contract::record::{MOST_INTERRUPTIONS, NodeOutcome, RecordedPluginConfig};
+    use contract::user_request::{RequestCommand, UserRequest};
     use planner::waits::Waits;
 
     use super::*;
@@ -409,7 +415,7 @@ mod tests {
         let proof = DriverProof { halt: Some(halt), ..DriverProof::new("driver".to_owned()) };
         let request = |command, second| UserRequest {
             command,
-            nodes: Vec::new(),
+            nodes: vec!["gpu-7".to_owned()],
             other_nodes: 0,
             selector: None,
             by: "ada".to_owned(),
@@ -425,7 +431,10 @@ mod tests {
             let stored =
                 RunRecord { proof: Some(proof.clone()), ..run("b", Some(ExitCode::Halted)) };
             let record = StoredRecord { run: Some(stored), requests, ..StoredRecord::default() };
+            assert_eq!(EndedHalt::of(&record).is_none(), is_halted);
+            let accepted = accepted_nodes(&record.requests);
             let (memory, _) = continue_run(&mut run("a", None), record, NOW, at(9)).unwrap();
+            assert_eq!(memory.accepted, accepted);
             let proof = memory.proof.expect("it is kept");
             assert_eq!(proof.halt.is_some(), is_halted);
             assert_eq!(proof.accepted.is_empty(), is_halted, "the failed node does not halt again");

@@ -21,12 +21,14 @@ pub(super) enum RequestKind {
     Watch,
     /// Patches of the run record.
     Record,
-    /// Deletions of plugin and driver pods.
+    /// Deletions of pods: of plugins, drivers and acceptance tests.
     Deletion,
     /// Patches of nodes.
     Node,
     /// Evictions.
     Eviction,
+    /// Creations of the pods of acceptance tests.
+    AcceptancePod,
     /// Annotations of the NicClusterPolicy.
     Annotation,
 }
@@ -41,7 +43,10 @@ impl RequestKind {
 impl From<&Action> for RequestKind {
     fn from(action: &Action) -> Self {
         match action {
-            Action::ReplacePlugin { .. } | Action::DeleteDriver(_) => Self::Deletion,
+            Action::ReplacePlugin { .. }
+            | Action::DeleteDriver(_)
+            | Action::DeleteAcceptancePod(_) => Self::Deletion,
+            Action::CreateAcceptancePod(_) => Self::AcceptancePod,
             Action::PatchNode(_) => Self::Node,
             Action::Evict(_) => Self::Eviction,
         }

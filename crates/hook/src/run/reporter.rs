@@ -5,6 +5,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use contract::exit::ExitCode;
+use contract::record::acceptance::AcceptanceResult;
+use contract::record::proof::Halted;
 use contract::record::{NodeOutcome, NodeRecord, RecordedReason, ReplacedPodKind, Verdict};
 use contract::settings::Settings;
 use contract::task::Task;
@@ -80,8 +82,8 @@ impl<'a> RunReporter<'a> {
         }
     }
 
-    /// Reports changes of nodes between two memories: plugins that are ready again, nodes that
-    /// failed or are deferred.
+    /// Reports changes of nodes between two memories: plugins that are ready again, results of
+    /// acceptance tests, nodes that failed or are deferred.
     pub(super) async fn report_nodes(&self, before: &RunMemory, after: &RunMemory) {
         let names = after.nodes.differing(&before.nodes);
         let news: Vec<(&str, NodeChanges<'_>)> = names
@@ -95,6 +97,9 @@ impl<'a> RunReporter<'a> {
             for plugin in &changes.back {
                 self.events.plugin_back(*plugin, name).await;
             }
+            for result in &changes.results {
+                self.events.acceptance_test_ended(name, result).await;
+            }
             if let Some((failed, reason)) = changes.given_up {
                 self.events.node_given_up(name, failed, reason).await;
             }
@@ -102,6 +107,15 @@ impl<'a> RunReporter<'a> {
         let more = news.len().saturating_sub(NODES_WITH_EVENT);
         if more > 0 {
             self.events.more_nodes(more).await;
+        }
+    }
+
+    /// Reports a halt of the rollout that is new: about the Job, and about each node that caused it.
+    pub(super) async fn report_halt(&self, before: &RunMemory, after: &RunMemory) {
+        let Some(halt) = new_halt(before, after) else { return };
+        self.events.rollout_halted(halt).await;
+        for node in halt.nodes.iter().take(NODES_WITH_EVENT) {
+            self.events.node_halted(node, halt).await;
         }
     }
 
@@ -132,7 +146,14 @@ impl<'a> RunReporter<'a> {
             (Some(NodeOutcome::Deferred), Some(reason)) if is_new => Some((false, reason)),
             _ => None,
         };
-        (!back.is_empty() || given_up.is_some()).then_some(NodeChanges { back, given_up })
+        let known = earlier.map_or(&[][..], |earlier| earlier.acceptance.as_slice());
+        let results: Vec<&AcceptanceResult> =
+            node.acceptance.iter().filter(|result| !known.contains(result)).collect();
+        (!back.is_empty() || !results.is_empty() || given_up.is_some()).then_some(NodeChanges {
+            back,
+            results,
+            given_up,
+        })
     }
 
     /// Reports a verdict, and the nodes that made the run fail. The verdict comes first: after a
@@ -156,10 +177,46 @@ impl<'a> RunReporter<'a> {
     }
 }
 
+/// Returns the halt in the later of two memories, if the earlier one does not have it.
+fn new_halt<'m>(before: &RunMemory, after: &'m RunMemory) -> Option<&'m Halted> {
+    let of_earlier = before.proof.as_deref().and_then(|proof| proof.halt.as_ref());
+    let halt = after.proof.as_deref()?.halt.as_ref()?;
+    (of_earlier != Some(halt)).then_some(halt)
+}
+
 /// What is new about a node.
 struct NodeChanges<'n> {
     /// The plugins that are ready again.
     back: Vec<ReplacedPodKind>,
+    /// The results of acceptance tests that are new.
+    results: Vec<&'n AcceptanceResult>,
     /// Why it failed (`true`) or is deferred (`false`).
     given_up: Option<(bool, &'n RecordedReason)>,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use contract::record::proof::{DriverProof, HaltCause};
+
+    use super::*;
+
+    #[test]
+    fn halt_is_new_only_in_the_decision_that_makes_it() {
+        let memory = |halt: Option<Halted>| RunMemory {
+            proof: Some(Arc::new(DriverProof { halt, ..DriverProof::new("driver".to_owned()) })),
+            ..RunMemory::default()
+        };
+        let halt = Halted {
+            at: Timestamp::UNIX_EPOCH,
+            cause: HaltCause::FailedProofs,
+            nodes: vec!["gpu-0".to_owned()],
+        };
+        let (open, halted) = (memory(None), memory(Some(halt.clone())));
+        assert_eq!(new_halt(&open, &halted), Some(&halt));
+        assert_eq!(new_halt(&RunMemory::default(), &halted), Some(&halt));
+        assert_eq!(new_halt(&halted, &halted), None);
+        assert_eq!(new_halt(&halted, &open), None);
+    }
 }

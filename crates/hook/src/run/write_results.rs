@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::authorization::v1::ResourceAttributes;
 
+use contract::acceptance::ACCEPTANCE_NAMESPACE;
 use kube_io::access::is_allowed;
 use kube_io::call::{CallError, is_of_authorizer};
 use planner::decide::Action;
@@ -86,13 +87,16 @@ fn needed_right(action: &Action) -> ResourceAttributes {
     let (verb, resource, subresource, namespace, name) = match action {
         Action::PatchNode(patch) => ("patch", "nodes", None, None, &patch.node),
         Action::Evict(eviction) => {
-            ("create", "pods", Some("eviction"), Some(&eviction.namespace), &eviction.pod)
+            ("create", "pods", Some("eviction"), Some(&*eviction.namespace), &eviction.pod)
         }
-        Action::DeleteDriver(deletion) => {
-            ("delete", "pods", None, Some(&deletion.namespace), &deletion.pod)
+        Action::DeleteDriver(deletion) | Action::DeleteAcceptancePod(deletion) => {
+            ("delete", "pods", None, Some(&*deletion.namespace), &deletion.pod)
         }
         Action::ReplacePlugin { namespace, pod, .. } => {
-            ("delete", "pods", None, Some(namespace), pod)
+            ("delete", "pods", None, Some(&**namespace), pod)
+        }
+        Action::CreateAcceptancePod(creation) => {
+            ("create", "pods", None, Some(ACCEPTANCE_NAMESPACE), &creation.pod)
         }
     };
     ResourceAttributes {
@@ -100,7 +104,7 @@ fn needed_right(action: &Action) -> ResourceAttributes {
         group: Some(String::new()),
         resource: Some(resource.to_owned()),
         subresource: subresource.map(str::to_owned),
-        namespace: namespace.cloned(),
+        namespace: namespace.map(str::to_owned),
         name: Some(name.clone()),
         ..ResourceAttributes::default()
     }

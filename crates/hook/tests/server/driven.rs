@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use contract::acceptance::ACCEPTANCE_NAMESPACE;
 use contract::driver::Driver;
 use contract::exit::ExitCode;
 use contract::names;
@@ -19,6 +20,7 @@ use crate::settings::{OPERATOR, settings};
 use crate::world::{NEW, OLD, Pod, World, at, objects as common};
 
 mod aborts;
+mod acceptance;
 mod busy;
 mod crowd;
 mod ends;
@@ -125,6 +127,10 @@ impl Driven {
         }
         for (settings, job) in &stages {
             world.install(settings, job);
+            for test in &settings.upgrade.acceptance {
+                let template = objects::pod_template();
+                world.put("podtemplates", ACCEPTANCE_NAMESPACE, &test.name, template);
+            }
         }
         let kinds = Kind::all(drivers);
         for driver in drivers {

@@ -102,10 +102,11 @@ const V1: &[&str] = &["v1"];
 pub(crate) fn served(
     slices: &[&'static str],
 ) -> BTreeMap<(&'static str, &'static str), Vec<&'static str>> {
-    let rows: [((&str, &str), &[&str]); 20] = [
+    let rows: [((&str, &str), &[&str]); 21] = [
         (("", "nodes"), V1),
         (("", "pods"), V1),
         (("", "pods/eviction"), V1),
+        (("", "podtemplates"), V1),
         (("policy", "poddisruptionbudgets"), V1),
         (("", "configmaps"), V1),
         (("", "namespaces"), V1),

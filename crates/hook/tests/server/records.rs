@@ -110,6 +110,7 @@ fn record_of(uid: &str, length: usize) -> NodeRecord {
         since: Some(at(-400)),
         steps: Vec::new(),
         evicted: Vec::new(),
+        acceptance: Vec::new(),
         replaced: BTreeMap::from([("pod-uid".to_owned(), replacement)]),
     }
 }

@@ -26,6 +26,8 @@ impl Rig {
             ("create", "", "pods/eviction"),
             ("list", "", "pods"),
             ("watch", "", "pods"),
+            ("create", "", "pods"),
+            ("get", "", "podtemplates"),
         ] {
             server.change(|state| state.grants.push(Grant::everywhere(verb, group, resource)));
         }

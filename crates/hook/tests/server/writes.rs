@@ -2,14 +2,18 @@
 
 use std::time::Duration;
 
-use kube_io::actions::{ActionResult, EvictionAnswer, evict, patch_node, perform};
+use contract::acceptance::{ACCEPTANCE_NAMESPACE, NODE_ANNOTATION};
+use kube_io::actions::{
+    ActionResult, EvictionAnswer, create_acceptance_pod, evict, patch_node, perform,
+};
 use kube_io::call::CallError;
-use planner::action::{NodePatch, PodEviction};
+use planner::action::{AcceptanceCreation, NodePatch, PodEviction, RequestedGpus};
 use serde_json::json;
 
-use crate::fake::fault::Effect;
+use crate::fake::fault::{Effect, Fault};
 use crate::fake::store::Key;
 use crate::rig::Rig;
+use crate::world::edit;
 
 fn eviction(name: &str) -> PodEviction {
     PodEviction {
@@ -187,4 +191,66 @@ async fn pods_are_evicted_until_an_answer_is_lost() {
     assert!(matches!(answers.as_slice(), [Some(Err(_)), None]), "{answers:?}");
     let answers = perform(&evictions, |eviction| &eviction.node, || true, act).await;
     assert_eq!(answers, [Some(Ok(EvictionAnswer::Accepted)), Some(Ok(EvictionAnswer::Accepted))]);
+}
+
+/// Returns the creation of a pod whose PodTemplate exists on the server.
+fn creation(rig: &Rig) -> AcceptanceCreation {
+    let spec = json!({"containers": [{"name": "main", "image": "dcgm:1"}]});
+    let template = json!({"kind": "PodTemplate", "apiVersion": "v1", "template": {"spec": spec}});
+    rig.put("podtemplates", ACCEPTANCE_NAMESPACE, "dcgm", template);
+    AcceptanceCreation {
+        node: "node-1".to_owned(),
+        test: "dcgm".to_owned(),
+        pod: "dcgm-0123456789".to_owned(),
+        time: None,
+        deadline_seconds: 600,
+        gpus: RequestedGpus::Nothing,
+    }
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn existing_test_pod_is_not_created_again() {
+    let rig = Rig::new();
+    let creation = creation(&rig);
+    let create = async || create_acceptance_pod(&rig.client, &creation, "digest").await;
+    let fault = Fault::new(|request| request.is("create", "pods"), 0, 1, Effect::LoseAnswer);
+    rig.server.state().faults.push(fault);
+    let lost = create().await;
+    assert!(matches!(lost, Err(CallError::Timeout)), "{lost:?}");
+    assert_eq!(create().await.unwrap(), ActionResult::Already);
+    let key = Key::new("pods", ACCEPTANCE_NAMESPACE, "dcgm-0123456789");
+    let pod = rig.server.state().store.objects[&key].clone();
+    assert_eq!(pod["metadata"]["annotations"], json!({NODE_ANNOTATION: "node-1"}));
+    edit(&rig.server, &key, |pod| {
+        pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    });
+    assert_eq!(create().await.unwrap(), ActionResult::Superseded);
+    rig.server.change(|state| state.store.remove(&key));
+    assert_eq!(create().await.unwrap(), ActionResult::Now);
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn test_pod_without_template_or_quota_is_denied() {
+    let quota = "pods \"dcgm\" is forbidden: exceeded quota: tests, requested: pods=1, used: pods=1, limited: pods=1";
+    for (has_template, answer, code, message) in [
+        (false, None, 404, "deploy the hook release again"),
+        (true, Some(Effect::Answer(403, quota)), 403, "exceeded quota"),
+        (true, Some(Effect::Answer(422, "the pod is invalid")), 422, "invalid"),
+        (true, Some(Effect::Answer(404, "namespaces not found")), 404, "namespaces not found"),
+    ] {
+        let rig = Rig::new();
+        let mut creation = creation(&rig);
+        if !has_template {
+            creation.test = "another".to_owned();
+        }
+        if let Some(answer) = answer {
+            rig.fault(answer);
+        }
+        let error = create_acceptance_pod(&rig.client, &creation, "digest").await.unwrap_err();
+        let CallError::Denied { code: found, message: text } = &error else {
+            panic!("not denied: {error:?}");
+        };
+        assert_eq!(*found, code);
+        assert!(text.contains(message), "{text}");
+    }
 }

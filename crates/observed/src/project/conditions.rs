@@ -26,7 +26,7 @@ fn condition(value: &Value) -> PolicyCondition {
 }
 
 /// Returns the text on one line, truncated to [`MESSAGE_LIMIT`] characters.
-fn one_line(text: &str) -> String {
+pub(super) fn one_line(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(MESSAGE_LIMIT) {
         Some((end, _)) => format!("{}…", &line[..end]),

@@ -9,6 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use contract::budget::working_seconds;
 use contract::record::{RecordedFleetWait, RunRecord};
 use contract::settings::Settings;
+use contract::user_request::accepted_nodes;
 use kube_io::record::StoredRecord;
 use kube_io::releases::HookJob;
 use observed::{Observed, OperatorLease};
@@ -74,6 +75,11 @@ impl<'a> FollowedRun<'a> {
         let taken_over_at =
             self.run.filter(|_| is_running).map(|run| run.taken_over_at.unwrap_or(run.started_at));
         memory.taken_over_at = taken_over_at.unwrap_or(now);
+        if let Some(read_at) = taken_over_at {
+            // The hook reads requests when it takes the run over.
+            let known = self.record.requests.iter().filter(|request| request.at <= read_at);
+            memory.accepted = accepted_nodes(known);
+        }
         if let Some(run) = self.run {
             memory.followed = Some(RecordedWaits { fleet: run.fleet_wait.clone() });
             memory.assessed.since = run.assessed_since;

@@ -148,7 +148,7 @@ fn under_way(
     objects.filter_map(of).collect()
 }
 
-const DRIVER: &str = "driver";
+pub(super) const DRIVER: &str = "driver";
 const CHART: &str = "operator chart";
 const MODE: &str = "mode";
 

@@ -16,6 +16,7 @@ use simulator::report::SimulationReport;
 use simulator::setup::SimulationSetup;
 
 use super::change::{DriverChange, DriverChanges, NodeStep};
+use super::steps::{PlannedStep, halt_note, planned_steps};
 use super::times::{MeasuredSeconds, PodMeasurements};
 use super::{PlanInput, ProposedDeployment};
 
@@ -36,6 +37,9 @@ pub struct RolloutPlan {
     pub nodes: Vec<PlannedNode>,
     /// The nodes that are upgraded, grouped into waves.
     pub waves: Vec<PlannedWave>,
+    /// The steps of canaries and ramp, in order. Empty: the rollout has no steps, or its driver needs
+    /// no proof.
+    pub steps: Vec<PlannedStep>,
     /// The pods that leave their nodes, in order.
     pub pods: Vec<PlannedEviction>,
     /// The pods that leave, by namespace.
@@ -171,6 +175,8 @@ pub(super) fn plan(
     let pods = pods(input.pods, reports, middle);
     let nodes = nodes(&changes, middle, &pods);
     let waves = waves(middle, &nodes);
+    let halted = halt_note(input.snapshot, &changes);
+    let all_notes = notes(input, reports).into_iter().chain(halted).collect();
     RolloutPlan {
         mode: proposed.settings.mode.name(),
         order: if proposed.settings.mode.decides() {
@@ -180,6 +186,7 @@ pub(super) fn plan(
         },
         changes: changes.all,
         total: changes.steps.len(),
+        steps: planned_steps(&proposed.settings, changes.steps.len(), middle),
         waves,
         namespaces: namespaces(&pods),
         duration,
@@ -188,7 +195,7 @@ pub(super) fn plan(
         driver_times: measured.driver.filter(|_| input.assumed.driver.is_none()),
         job_seconds: [input.assumed.jobs.least() / 1000, input.assumed.jobs.most() / 1000],
         runs: reports.len(),
-        notes: notes(input, reports),
+        notes: all_notes,
         pods,
         nodes,
     }

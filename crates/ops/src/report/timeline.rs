@@ -121,7 +121,8 @@ impl TimeAxis {
                 .flat_map(|bar| &bar.replaced)
                 .flat_map(|one| [Some(one.at), one.back_at])
                 .flatten();
-            spans.flat_map(|span| [span.from, span.to]).chain(replaced)
+            let tested = report.nodes.iter().flat_map(|bar| &bar.acceptance).map(|one| one.at);
+            spans.flat_map(|span| [span.from, span.to]).chain(replaced).chain(tested)
         };
         let (from, to) = (moments().min()?, moments().max()?);
         let name = report.nodes.iter().map(|bar| bar.node.chars().count()).max().unwrap_or(0);
@@ -166,7 +167,11 @@ fn row(axis: TimeAxis, place: i64, bar: &NodeTimeline) -> TimelineRow {
     let replaced = bar.replaced.iter().map(|one| {
         ("replaced", one.at, format!("{} replaced {:.0}: {}", one.pod, one.at, one.cause))
     });
-    let marks = evicted.chain(replaced).map(|(kind, at, text)| Mark {
+    let tested = bar.acceptance.iter().map(|one| {
+        let kind = if one.verdict.accepts() { "tested" } else { "refused" };
+        (kind, one.at, format!("test {} {} {:.0}", one.test, one.verdict, one.at))
+    });
+    let marks = evicted.chain(replaced).chain(tested).map(|(kind, at, text)| Mark {
         x: axis.x(at),
         y: top + BAR / 2,
         kind,

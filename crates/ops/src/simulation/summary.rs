@@ -1,6 +1,6 @@
 //! The summary of many runs. These types define the format of `gpu-rollout simulate -o json`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
@@ -53,6 +53,14 @@ struct RunSummary<'a> {
     message: Option<String>,
     unavailable: usize,
     pods_evicted: usize,
+    /// The nodes that were canaries.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    canaries: &'a BTreeSet<String>,
+    /// When each step ended, without the last one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    step_end_seconds: Vec<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    halted_at_seconds: Option<u64>,
     writes: &'a BTreeMap<&'static str, usize>,
     nodes: BTreeMap<&'a str, Vec<StateEntry<'a>>>,
 }
@@ -84,12 +92,18 @@ pub struct SimulationSummary<'a> {
     pub pods_evicted: Quantiles,
     /// The number of nodes whose driver was replaced, whether it works or not.
     pub drivers_replaced: Quantiles,
+    /// The same, of the runs that halted: how many nodes the new driver reached. Absent: no run
+    /// halted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reached_before_halt: Option<Quantiles>,
     runs: Vec<RunSummary<'a>>,
 }
 
 impl<'a> SimulationSummary<'a> {
     /// Summarizes the runs of a fleet.
     pub fn new(reports: &'a [SimulationReport], settings: &Settings, nodes: usize) -> Self {
+        let has_halted = |report: &SimulationReport| report.halted_at.is_some();
+        let halted = reports.iter().filter(|report| has_halted(report));
         Self {
             mode: settings.mode.name(),
             nodes,
@@ -100,6 +114,10 @@ impl<'a> SimulationSummary<'a> {
             ),
             pods_evicted: Quantiles::from_counts(reports.iter().map(|report| report.pods_evicted)),
             drivers_replaced: Quantiles::from_counts(reports.iter().map(drivers_replaced)),
+            reached_before_halt: reports
+                .iter()
+                .any(has_halted)
+                .then(|| Quantiles::from_counts(halted.map(drivers_replaced))),
             runs: reports.iter().map(RunSummary::new).collect(),
         }
     }
@@ -119,6 +137,9 @@ impl<'a> RunSummary<'a> {
             message: report.verdict.as_ref().map(Verdict::message_without_hint),
             unavailable: report.peak_unavailable,
             pods_evicted: report.pods_evicted,
+            canaries: &report.canaries,
+            step_end_seconds: report.step_ends.iter().map(|at| at.div_ceil(1000)).collect(),
+            halted_at_seconds: report.halted_at.map(|at| at.div_ceil(1000)),
             writes: &report.writes,
             nodes: report
                 .states

@@ -391,6 +391,7 @@ fn needs_hook(reason: &Reason, is_ours: bool) -> bool {
         Reason::Upgrading(upgrading) => !matches!(
             upgrading,
             UpgradeReason::Failed { .. }
+                | UpgradeReason::NotAccepted { .. }
                 | UpgradeReason::Paused { .. }
                 | UpgradeReason::ForeignCordon
                 | UpgradeReason::Maintenance { .. }

@@ -30,9 +30,11 @@ use contract::task::Task;
 
 mod listed_waits;
 pub(super) mod outcome;
+mod test_pods;
 mod verdict;
 
 use outcome::NodeEnding;
+use test_pods::TestPods;
 use verdict::RunState;
 
 /// The effects of a decision on all nodes.
@@ -149,7 +151,7 @@ pub(super) fn of_fleet(
     if draft.fails() || fleet.is_over() {
         effects.release_all_unchanged(&mut draft, fleet, census.all());
     }
-    finish(draft, effects, None, || census.all())
+    finish(draft, effects, &TestPods::of(fleet), None, || census.all())
 }
 
 /// Emits the decision, and what is kept of it. `last`: the last decision, if its results for nodes
@@ -200,7 +202,8 @@ pub(super) fn of_nodes<'a>(
         let all = all_listed(fleet.observed, &kept, is_examined);
         effects.release_all_unchanged(&mut draft, fleet, all);
     }
-    let decision = finish(draft, effects, Some(kept.outcomes.clone()), || {
+    let pods = TestPods::of(fleet);
+    let decision = finish(draft, effects, &pods, Some(kept.outcomes.clone()), || {
         all_listed(fleet.observed, &kept, is_examined)
     });
     let (settings, before) = match last {
@@ -375,21 +378,24 @@ fn set(outcomes: &mut Named<NodeOutcome>, name: &Arc<str>, outcome: Option<NodeO
     }
 }
 
-/// Completes the decision. `outcomes`: of nodes, if they were assessed; `nodes`: returns the nodes
-/// of the decision.
+/// Completes the decision. `tests`: the pods of acceptance tests; `outcomes`: of nodes, if they
+/// were assessed; `nodes`: returns the nodes of the decision.
 fn finish<'n>(
     mut draft: FleetDraft<'_>,
     mut effects: FleetEffects,
+    tests: &TestPods<'_>,
     outcomes: Option<Named<NodeOutcome>>,
     nodes: impl Fn() -> Vec<&'n ObservedNode>,
 ) -> Decision {
     let (focus, is_releasing) = (std::mem::take(&mut effects.focus), effects.is_releasing);
-    let actions = effects.into_actions(&mut draft);
+    let mut actions = effects.into_actions(&mut draft);
+    // The patch that makes a pod superfluous comes first.
+    actions.extend(test_pods::delete(&mut draft, &tests.left_over));
     if !draft.memory.evictions.is_empty() || !draft.memory.issued.is_empty() {
-        let pods = LazyCell::new(|| -> BTreeSet<&str> {
+        let uids = LazyCell::new(|| -> BTreeSet<&str> {
             draft.observed.workloads.pods.values().flatten().map(|pod| pod.uid.as_str()).collect()
         });
-        draft.memory.prune(|uid| pods.contains(uid), draft.now);
+        draft.memory.prune(|uid| uids.contains(uid), draft.now);
     }
     // Retries on a node that has failed do not keep the run from ending.
     let tried_again = |action: &Action| {
@@ -399,7 +405,11 @@ fn finish<'n>(
     let assessed = outcomes.is_some();
     let mut state = RunState { fleet: draft, outcomes: outcomes.unwrap_or_default(), is_releasing };
     let (well, verdict) = state.judge(pending, nodes);
-    let RunState { fleet, outcomes, .. } = state;
+    let RunState { mut fleet, outcomes, .. } = state;
+    if verdict.is_some() {
+        // No later decision would delete them.
+        actions.extend(test_pods::delete(&mut fleet, &tests.current));
+    }
     Decision {
         well,
         memory: fleet.memory,

@@ -92,6 +92,8 @@ impl Memo {
         }
         let operand_pods = self.observed.operand_pods.differing_nodes(&observed.operand_pods);
         changed.extend(operand_pods.into_iter().map(|name| &**name));
+        let acceptance = self.observed.acceptance.differing_nodes(&observed.acceptance);
+        changed.extend(acceptance.into_iter().map(|name| &**name));
         if let (OptionalApi::Served(before), OptionalApi::Served(now)) =
             (&self.observed.dra.slices, &observed.dra.slices)
         {
@@ -117,6 +119,7 @@ fn is_same_run(before: &RunMemory, now: &RunMemory) -> bool {
         && before.configs == now.configs
         && before.own == now.own
         && before.baseline == now.baseline
+        && before.accepted == now.accepted
 }
 
 /// Returns whether the observed state that concerns all nodes is unchanged. Workloads are only read
@@ -139,6 +142,7 @@ fn is_same_fleet(before: &Observed, now: &Observed) -> bool {
         device_plugin,
         validators: _,
         workloads,
+        acceptance: _,
         pauses,
     } = before;
     let ObservedDra { namespaces, daemon_sets: dra_daemon_sets, pods: _, slices } = dra;
@@ -194,6 +198,7 @@ pub(super) fn thin(observed: &Observed, before: Option<Observed>) -> Observed {
         pods: observed.pods.clone(),
         operand_pods: observed.operand_pods.clone(),
         validators: observed.validators.clone(),
+        acceptance: observed.acceptance.clone(),
         dra: ObservedDra {
             pods: observed.dra.pods.clone(),
             slices: observed.dra.slices.clone(),

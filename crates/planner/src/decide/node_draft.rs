@@ -43,7 +43,7 @@ pub(super) struct NodeEffects {
     pub(super) starts: Vec<Action>,
     /// Pods that must leave, before it is decided which evictions are requested now.
     pub(super) evictions: Vec<(PodEviction, Option<EvictionHistory>)>,
-    /// UIDs of pods whose deletion is requested.
+    /// UIDs of pods whose deletion is requested, and names of pods whose creation is.
     pub(super) issued: Vec<String>,
     /// UIDs of pods whose eviction counts as not requested.
     pub(super) unasked: Vec<String>,
@@ -179,14 +179,15 @@ impl<'a> NodeDraft<'a> {
         at.is_some_and(|at| !self.alarm.passed(at, REPEAT_SECONDS))
     }
 
-    /// Returns whether the deletion of this pod was just requested. If not, it counts as requested
-    /// from now on.
-    pub(super) fn is_being_deleted(&mut self, uid: &str) -> bool {
-        let issued = self.fleet.memory.issued.get(uid).map(|deletion| deletion.at);
+    /// Returns whether the deletion of the pod with this UID, or the creation of the pod of an
+    /// acceptance test with this name, was just requested. If not, it counts as requested from now
+    /// on.
+    pub(super) fn is_just_requested(&mut self, pod: &str) -> bool {
+        let issued = self.fleet.memory.issued.get(pod).map(|request| request.at);
         if issued.is_some_and(|at| !self.alarm.passed(at, REPEAT_SECONDS)) {
             return true;
         }
-        self.effects.issued.push(uid.to_owned());
+        self.effects.issued.push(pod.to_owned());
         self.alarm.passed(self.fleet.now, REPEAT_SECONDS);
         false
     }

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use crate::drive_upgrade::record::{NodeRecordState, read};
 use crate::memory::RunMemory;
 use crate::reason::Reason;
-use crate::write_refusals::RefusalKind;
+use crate::write_refusals::{RefusalKind, WriteRefusals};
 use contract::driver::DriverTraits;
 use contract::record::{NodeRecord, RefusedWrite, WriteKind};
 use contract::settings::Settings;
@@ -37,7 +37,10 @@ pub(super) fn judge(
     memory
         .refusals
         .retain(|(node, _), refusal| nodes.contains_key(node) && !refusal.is_forgotten(now));
-    let is_final = memory.refusals.iter().filter(|(_, refusal)| refusal.is_final());
+    // The refused pod of an acceptance test is a result of the test.
+    let fails_node =
+        |refusal: &WriteRefusals| refusal.is_final() && refusal.write != WriteKind::AcceptancePod;
+    let is_final = memory.refusals.iter().filter(|(_, refusal)| fails_node(refusal));
     let given_up: Vec<_> = is_final.map(|(object, _)| object.clone()).collect();
     for object in given_up {
         let Some(refusal) = memory.refusals.remove(&object) else { continue };
@@ -49,7 +52,7 @@ pub(super) fn judge(
             // The patch counted as if it had taken effect.
             WriteKind::Node => drop(memory.patched.remove(&name)),
             WriteKind::PodDeletion => drop(memory.issued.remove(&pod)),
-            WriteKind::Eviction => {}
+            WriteKind::Eviction | WriteKind::AcceptancePod => {}
         }
         let traits = settings.driver.traits();
         let changed = refusal.kind == RefusalKind::Changed;
@@ -107,11 +110,13 @@ pub(super) fn tried_again(draft: &mut NodeDraft<'_>) -> Option<Reason> {
     }
     let first = (draft.node.name.clone(), String::new());
     let of_node = refusals.range(first..).take_while(|((name, _), _)| *name == draft.node.name);
-    // Evictions have their own pauses, one for each pod.
+    // Evictions have their own pauses, one for each pod, and so have pods of acceptance tests.
     let now = draft.now();
-    let waits = of_node
-        .map(|(_, refusal)| refusal)
-        .filter(|refusal| refusal.write != WriteKind::Eviction && refusal.due() > now);
+    let stops_node = |refusal: &&WriteRefusals| match refusal.write {
+        WriteKind::Node | WriteKind::PodDeletion => refusal.due() > now,
+        WriteKind::Eviction | WriteKind::AcceptancePod => false,
+    };
+    let waits = of_node.map(|(_, refusal)| refusal).filter(stops_node);
     let refusal = waits.max_by_key(|refusal| refusal.due())?;
     draft.alarm.set(refusal.due());
     Some(Reason::WriteRetried {

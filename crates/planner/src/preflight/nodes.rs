@@ -25,6 +25,7 @@ pub(super) fn check(view: &PreflightView<'_>) -> Vec<DraftFinding> {
         maintenances(view),
         paused(view),
         leftovers(view),
+        canary_labels(view),
     ];
     checks.into_iter().flatten().collect()
 }
@@ -184,6 +185,23 @@ fn paused(view: &PreflightView<'_>) -> Option<DraftFinding> {
     (!found.is_empty()).then(|| {
         DraftFinding::new(PreflightCheck::PausedOperands, text)
             .with_nodes(found.iter().map(|node| node.name.clone()).collect())
+    })
+}
+
+/// Finds labels of the canaries that no node has. Without nodes, nothing is known.
+fn canary_labels(view: &PreflightView<'_>) -> Option<DraftFinding> {
+    let settings = view.input.settings;
+    let canary = settings.upgrade.canary.as_ref().filter(|_| settings.mode.decides())?;
+    let is_missing = |label: &&String| {
+        let mut nodes = view.nodes.values();
+        !nodes.any(|node| node.labels.contains_key(label.as_str()))
+    };
+    let missing: Vec<String> = canary.per.iter().filter(is_missing).cloned().collect();
+    (!missing.is_empty() && !view.nodes.is_empty()).then(|| {
+        let device = settings.driver.traits().device;
+        let noun = if missing.len() == 1 { "label" } else { "labels" };
+        let text = format!("no {device} node has the {noun} of canary.per: {}", listed(&missing));
+        DraftFinding::new(PreflightCheck::CanaryLabels, text)
     })
 }
 

@@ -6,6 +6,7 @@ use nvidia_upgrade::explain::ControllerWait;
 
 use super::Reason;
 use super::upgrade::UpgradeReason;
+use crate::drive_upgrade::cause::FailureCause;
 use crate::drive_upgrade::start_limits::StartRefusal;
 use crate::rolling_update::AwaitedNode;
 
@@ -319,7 +320,7 @@ impl UpgradeReason {
             Self::Evicting { .. } => {
                 "wait: the pods have their grace periods; if they stay, find out what keeps them: PodDisruptionBudgets or finalizers; if podDeletion fails and the policy has a drain, the hook drains the node; if it has none, the attempt fails"
             }
-            Self::DriverEnding { .. } => {
+            Self::DriverEnding { .. } | Self::AcceptanceEnding { .. } => {
                 "wait; if the pod does not end, find out what keeps it: its grace period, its finalizers or the kubelet of the node"
             }
             Self::DriverComing => {
@@ -331,8 +332,20 @@ impl UpgradeReason {
             Self::Validating { .. } => {
                 "wait: it runs after the driver; if it does not succeed, check the pod of nvidia-operator-validator on the node"
             }
+            Self::Accepting { trouble: Some(_), .. } => {
+                "find out what keeps the test's pod from its end: kubectl describe pods -n gpu-rollout-acceptance"
+            }
+            Self::Accepting { trouble: None, .. } => {
+                "wait: the node's upgrade continues when the test has passed; rollout.acceptance sets the tests and their timeouts"
+            }
+            Self::NotAccepted { .. } => {
+                "the new driver is not the cause, because the test ran with the old one: repair the node or change the test, then run gpu-rollout retry NODE; if no hook is running, also deploy again"
+            }
             Self::Retry { .. } => {
                 "fix the cause before the next attempt; no other action is needed"
+            }
+            Self::Failed { cause: FailureCause::AcceptanceFailed, .. } => {
+                "read the test's result with gpu-rollout why NODE; if the node or the test is the cause, fix it and run gpu-rollout retry NODE (if no hook is running, also deploy again); if the driver is, deploy another version"
             }
             Self::Failed { .. } => {
                 "fix the cause, then run gpu-rollout retry NODE; if no hook is running, also deploy again"

@@ -8,14 +8,13 @@ use jiff::Timestamp;
 use crate::drive_upgrade::cause::FailureCause;
 use crate::drive_upgrade::start_limits::StartRefusal;
 use crate::pods::{FOCUS_LIMIT, listed};
+use contract::acceptance::AcceptanceTime;
 use contract::count::with_noun;
 use contract::driver::Driver;
 use contract::proof::RampShare;
 use contract::record::proof::{HaltCause, Halted};
 use nvidia_upgrade::explain::OptionalText;
 use nvidia_upgrade::state::ExplainedState;
-
-use super::text::is_or_are;
 
 /// A reason in an upgrade.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -160,6 +159,29 @@ pub enum UpgradeReason {
         trouble: String,
         /// When the wait counts as a failure.
         until: Timestamp,
+    },
+    /// An acceptance test runs, or is about to.
+    Accepting {
+        /// The test.
+        test: String,
+        /// Whether it runs with the old or the new driver.
+        time: AcceptanceTime,
+        /// The problem, if there is one.
+        trouble: Option<String>,
+        /// When the test counts as failed.
+        until: Timestamp,
+    },
+    /// The pod of an acceptance test that has ended, or of an earlier attempt, is being deleted.
+    AcceptanceEnding {
+        /// The pod.
+        pod: String,
+    },
+    /// An acceptance test did not pass with the old driver, which the node keeps.
+    NotAccepted {
+        /// The message.
+        message: String,
+        /// Whether it stays cordoned.
+        cordoned: bool,
     },
     /// The node failed, and will be retried.
     Retry {
@@ -354,6 +376,24 @@ impl fmt::Display for UpgradeReason {
                     "the driver is ready, but its validator is not: {trouble}; if this lasts until {at:.0}, the attempt fails; if the time budget ends first, the run fails"
                 )
             }
+            Self::Accepting { test, time, trouble, until: at } => {
+                let (driver, then) = match time {
+                    AcceptanceTime::Before => (" with the old driver", "the node keeps it"),
+                    AcceptanceTime::After => ("", "the node fails"),
+                };
+                let trouble = OptionalText(": ", trouble, "");
+                write!(
+                    out,
+                    "acceptance test `{test}`{driver} has not ended{trouble}; if it does not pass by {at:.0}, {then}"
+                )
+            }
+            Self::AcceptanceEnding { pod } => {
+                write!(out, "pod {pod} of an acceptance test is being deleted")
+            }
+            Self::NotAccepted { message, cordoned } => {
+                let cordon = if *cordoned { " and its cordon" } else { "" };
+                write!(out, "{message}; the node keeps its old driver{cordon}")
+            }
             Self::Retry { message, attempts, limit, at } => {
                 write!(out, "{message}; attempt {} of {limit} starts after {at:.0}", attempts + 1)
             }
@@ -362,8 +402,12 @@ impl fmt::Display for UpgradeReason {
                     (true, _) => "; the node stays cordoned",
                     // Its driver pod may already be terminating.
                     (false, FailureCause::CordonContested) => "; the hook does not cordon it again",
+                    (false, FailureCause::AcceptanceFailed) => "",
                     (false, _) => "; the node keeps its old driver",
                 };
+                if cause.is_acceptance() {
+                    return write!(out, "{message}{stays}");
+                }
                 let plural = if *attempts == 1 { "" } else { "s" };
                 write!(out, "{message}; {attempts} attempt{plural}{stays}")
             }
@@ -375,52 +419,6 @@ impl fmt::Display for UpgradeReason {
             }
             Self::Releasing => {
                 write!(out, "the hook is removing its labels, annotations and cordon from the node")
-            }
-        }
-    }
-}
-
-impl fmt::Display for StartRefusal {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Paused { key } => write!(out, "{key} is 0, so no upgrade starts"),
-            Self::Slots { limit, holders } if holders.is_empty() => {
-                write!(out, "no slot is free (limit: {limit})")
-            }
-            Self::Unavailable { limit, holders, .. } if holders.is_empty() => {
-                write!(out, "as many nodes are unavailable as the limit allows ({limit})")
-            }
-            Self::Group { group, limit, holders } if holders.is_empty() => {
-                write!(
-                    out,
-                    "as many nodes of topology group `{group}` are unavailable as the limit allows ({limit})"
-                )
-            }
-            Self::Slots { limit, holders } => {
-                write!(
-                    out,
-                    "no slot is free ({} of {limit} in use): {}",
-                    holders.len(),
-                    listed(holders)
-                )
-            }
-            Self::Unavailable { limit, total, holders } => {
-                write!(
-                    out,
-                    "{} of {} {} unavailable, and the limit is {limit}: {}",
-                    holders.len(),
-                    with_noun(*total, "node"),
-                    if holders.len() == 1 { "is" } else { "are" },
-                    listed(holders)
-                )
-            }
-            Self::Group { group, limit, holders } => {
-                write!(
-                    out,
-                    "{} unavailable in topology group `{group}`, and the limit is {limit}: {}",
-                    is_or_are(holders.len(), "node"),
-                    listed(holders)
-                )
             }
         }
     }

@@ -12,7 +12,8 @@ use contract::settings::{
 };
 
 use super::{
-    RecipeAdmissionPolicy, RecipeMetrics, RecipeOfedUpgradePolicy, RecipeUpgradePolicy, is_default,
+    AcceptancePodSecurity, RecipeAcceptanceTest, RecipeAdmissionPolicy, RecipeMetrics,
+    RecipeOfedUpgradePolicy, RecipeUpgradePolicy, is_default,
 };
 
 /// How drivers are rolled out.
@@ -27,6 +28,16 @@ pub struct RecipeRollout {
     pub ofed_driver: Option<OfedDriverRollout>,
     /// The DRA driver's kubelet plugins.
     pub dra: DraRollout,
+    /// `steer`, `drive`: tests that a node must pass with a new GPU driver before it takes workloads
+    /// again, in the order in which they run. A recipe's list replaces that of its parents. Default:
+    /// none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub acceptance: Vec<RecipeAcceptanceTest>,
+    /// The Pod Security level of the namespace `gpu-rollout-acceptance`, in which these tests run.
+    /// Default: `baseline`.
+    #[serde(skip_serializing_if = "is_default")]
+    #[schemars(extend("default" = AcceptancePodSecurity::default()))]
+    pub acceptance_pod_security: AcceptancePodSecurity,
     /// Monitoring of the hooks.
     #[serde(skip_serializing_if = "is_default")]
     pub metrics: RecipeMetrics,

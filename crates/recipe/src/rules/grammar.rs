@@ -87,7 +87,13 @@ mod tests {
                 && shape.words().is_none()
                 && !matches!(
                     shape.name(),
-                    Some("Duration" | "Count" | "MaintenanceWindow" | "RampShare")
+                    Some(
+                        "Duration"
+                            | "Count"
+                            | "MaintenanceWindow"
+                            | "RampShare"
+                            | "AcceptanceNodes"
+                    )
                 );
             let known = shape.grammar().is_some_and(|name| grammar(name).is_some());
             if is_free && !known {

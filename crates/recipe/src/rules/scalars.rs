@@ -14,13 +14,19 @@ const AMOUNTS: [&str; 3] = ["maxUnavailable", "maxSurge", "minAvailable"];
 /// 1562).
 const OUTPUT_LOG_POLICY: &str = "helm.sh/hook-output-log-policy";
 
-/// Checks values and custom resources of all components.
+/// Checks values and custom resources of all components, and the pods of acceptance tests.
 pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     for component in &subject.recipe.components {
         for part in ["values", "customResources"] {
             if let Some(node) = subject.node_at(&["components", &component.name, part]) {
                 ScalarCheck { subject, findings }.node(&KeyPath::default(), node);
             }
+        }
+    }
+    for test in &subject.recipe.rollout.acceptance {
+        let place = ["rollout", "acceptance", &test.name, "podTemplate"];
+        if let Some(node) = subject.node_at(&place) {
+            ScalarCheck { subject, findings }.node(&KeyPath::default(), node);
         }
     }
 }

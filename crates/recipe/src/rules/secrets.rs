@@ -8,13 +8,21 @@ use diagnostics::path::KeyPath;
 use diagnostics::source::SourceSpan;
 use diagnostics::tree::{YamlNode, YamlValue};
 
-/// Checks the values and custom resources of all components.
+/// Checks the values and custom resources of all components, and the pods of acceptance tests.
 pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     for component in &subject.recipe.components {
         for key in ["values", "manifestValues", "customResources"] {
             if let Some(values) = subject.node_at(&["components", &component.name, key]) {
                 let mut check = SecretCheck { component: &component.name, findings };
                 check.node(&KeyPath::default(), values, values.origin);
+            }
+        }
+    }
+    for test in &subject.recipe.rollout.acceptance {
+        for key in ["pod", "podTemplate"] {
+            if let Some(pod) = subject.node_at(&["rollout", "acceptance", &test.name, key]) {
+                let mut check = SecretCheck { component: &test.name, findings };
+                check.node(&KeyPath::default(), pod, pod.origin);
             }
         }
     }
@@ -32,6 +40,7 @@ pub(crate) fn entry(key: &str, node: &YamlNode) -> Option<String> {
 }
 
 struct SecretCheck<'a> {
+    /// The component or the test.
     component: &'a str,
     findings: &'a mut Vec<Diagnostic>,
 }

@@ -21,6 +21,11 @@ const IMPOSSIBLE: &[ImpossibleKey] = &[
         reason: "the Network Operator has no validation: a node is done when its OFED driver is ready",
         instead: "remove it; `driverStart` limits how long that may take",
     },
+    several_nodes(&["rollout", "acceptance", "*", "kind"]),
+    several_nodes(&["rollout", "acceptance", "*", "parallelism"]),
+    several_nodes(&["rollout", "acceptance", "*", "completions"]),
+    several_nodes(&["rollout", "acceptance", "*", "replicas"]),
+    several_nodes(&["rollout", "acceptance", "*", "job"]),
     deployer(&["components", "*", "wait"], NO_WAIT),
     deployer(&["components", "*", "atomic"], NO_WAIT),
     deployer(&["components", "*", "rollbackOnFailure"], NO_WAIT),
@@ -45,6 +50,19 @@ const IMPOSSIBLE: &[ImpossibleKey] = &[
 
 const NO_WAIT: &str = "a bundle sets no `--wait` or `--atomic`: with `--wait`, Helm 4 would wait for the upgrade before the hook starts, and `--atomic` \
                        would roll back a slow upgrade";
+
+/// What an acceptance test cannot be.
+pub(crate) const ONE_NODE: &str =
+    "a test is one pod on one node, and tests that need several nodes are not built yet";
+
+const fn several_nodes(path: &'static [&'static str]) -> ImpossibleKey {
+    ImpossibleKey {
+        path,
+        lint: Lint::UnknownField,
+        reason: ONE_NODE,
+        instead: "remove it, and set `pod` or `podTemplate`; `nodes` says which nodes are tested",
+    }
+}
 
 const fn deployer(path: &'static [&'static str], reason: &'static str) -> ImpossibleKey {
     ImpossibleKey {

@@ -32,6 +32,7 @@ fn every_default_is_shown_with_its_source() {
         ("base", "assist", "gpuDriver.preflight.selectors", "gpu-rollout", "\"warn\"", ""),
         ("base", "assist", "gpuDriver.settle.operands", "gpu-rollout", "\"gating\"", ""),
         ("base", "drive", "gpuDriver.operatorUpgrade.hold", "gpu-rollout", "\"auto\"", in_drive),
+        ("base", "drive", "acceptancePodSecurity", "gpu-rollout", "\"baseline\"", ""),
         ("base", "drive", "metrics.enabled", "gpu-rollout", "false", ""),
         ("base", "drive", "metrics.port", "gpu-rollout", "9797", ""),
         ("base", "drive", "metrics.podMonitor.interval", "gpu-rollout", "\"15s\"", ""),

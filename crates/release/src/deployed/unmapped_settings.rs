@@ -17,6 +17,7 @@ pub fn unmapped_settings(settings: &Settings) -> Vec<&'static str> {
             "upgrade.extraConsumers",
             settings.mode == Mode::Steer && !settings.upgrade.extra_consumers.is_empty(),
         ),
+        ("upgrade.acceptance", decides && !settings.upgrade.acceptance.is_empty()),
         ("graceSeconds", settings.grace_seconds != usual.grace_seconds),
         ("dra.maxUnavailable", dra.max_unavailable != usual.dra.max_unavailable),
         ("dra.replacementSeconds", dra.replacement_seconds != usual.dra.replacement_seconds),

@@ -199,7 +199,7 @@ fn drive_hook_receives_all_policy_settings() {
             },
             "failureBudget": "10%", "attempts": 3, "soakSeconds": 60, "windows": ["daily 01:00-05:00 UTC"],
             "canary": {"nodes": 2, "per": ["nvidia.com/gpu.product"], "soakSeconds": 1800},
-            "ramp": ["10%", "50%"], "halt": {"failedProofs": 3, "failedNodes": 0},
+            "ramp": ["10%", "50%"], "halt": {"failedProofs": 3, "failedNodes": 0}, "acceptance": [],
             "topology": {"label": "nvidia.com/gpu.clique", "maxUnavailable": 2},
             "foreignCordon": "include", "extraConsumers": ["app=dcgm"], "startSeconds": 2400, "validationSeconds": 600,
         })

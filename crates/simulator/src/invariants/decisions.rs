@@ -40,7 +40,10 @@ impl<'w> InvariantChecker<'w, '_> {
                         ));
                     }
                 }
-                Action::ReplacePlugin { .. } => {}
+                Action::CreateAcceptancePod(creation) => {
+                    self.test_decided(creation, &decision.actions);
+                }
+                Action::ReplacePlugin { .. } | Action::DeleteAcceptancePod(_) => {}
             }
         }
         if decision.verdict.is_some() || self.context.setup.nodes <= 50 {

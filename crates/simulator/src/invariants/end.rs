@@ -26,6 +26,7 @@ impl InvariantChecker<'_, '_> {
                 self.excuse(&node.node.name);
             }
         }
+        self.no_test_left();
         let knows_all = self.hook.knows_revision(self.cluster)
             && self.cluster.nodes.all().keys().all(|name| self.knows_node(name));
         // A second run would release the holds of a pause that ends by itself.

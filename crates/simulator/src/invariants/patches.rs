@@ -21,6 +21,9 @@ impl InvariantChecker<'_, '_> {
         {
             self.context.violation(&format!("{}: the hook removes a foreign cordon", patch.node));
         }
+        if patch.unschedulable == Some(false) && node.is_cordoned_by_hook {
+            self.made_available(&patch.node);
+        }
         if self.context.has_controller() {
             self.skip_label(patch, &node.node);
         }

@@ -1,5 +1,6 @@
 //! Checks of the pods that the hook evicts and deletes.
 
+use contract::acceptance::ACCEPTANCE_NAMESPACE;
 use observed::workload::{PodPhase, Workload};
 use planner::action::{PodDeletion, PodEviction};
 
@@ -8,7 +9,7 @@ use crate::objects::SimulatedOperand;
 
 impl InvariantChecker<'_, '_> {
     /// Checks that no action disturbs a node with an untouched driver while the fleet is paused.
-    fn pause(&mut self, name: &str, what: &str) {
+    pub(super) fn pause(&mut self, name: &str, what: &str) {
         let Some(node) = self.cluster.nodes.get(name).filter(|_| self.is_paused()) else { return };
         let started = self
             .record(&node.node)
@@ -26,7 +27,7 @@ impl InvariantChecker<'_, '_> {
     }
 
     /// Whether the node accepts new pods.
-    fn is_open(&self, name: &str) -> bool {
+    pub(super) fn is_open(&self, name: &str) -> bool {
         self.cluster.nodes.get(name).is_some_and(|node| !node.node.unschedulable)
     }
 
@@ -40,6 +41,10 @@ impl InvariantChecker<'_, '_> {
         }
         if (eviction.namespace.clone(), eviction.pod.clone()) == self.hook.own_pod() {
             self.context.violation(&format!("{node}: the hook evicts its own pod"));
+        }
+        if eviction.namespace == ACCEPTANCE_NAMESPACE {
+            self.context
+                .violation(&format!("{node}: {} tests the node, but is evicted", eviction.pod));
         }
         let policy = &self.hook.settings.upgrade.policy;
         let (drain, deletion) = (policy.drain.as_ref(), policy.pod_deletion.as_ref());
@@ -78,6 +83,7 @@ impl InvariantChecker<'_, '_> {
                 &format!("{name}: its driver is up to date, but is deleted"),
             );
         }
+        self.tested_before(deletion, record.as_ref());
         if !record.is_some_and(|record| record.restart_only) {
             self.device_users(name);
         }

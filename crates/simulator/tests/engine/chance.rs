@@ -1,10 +1,12 @@
 //! Worlds drawn from a seed: fleets, policies, workloads, faults.
 
+use contract::acceptance::{AcceptanceGpus, AcceptanceNodes, AcceptanceTest, AcceptanceTime};
 use contract::count::Count;
 use contract::policy::{
     CompletionPolicy, DrainPolicy, ForeignCordon, PodDeletionPolicy, TopologyLimit, UpgradeSettings,
 };
 use contract::proof::{Canary, Halt};
+use simulator::acceptance::{AcceptanceEffect, AcceptanceFault, FaultyNodes};
 use simulator::fault::{Fault, ScheduledFault};
 use simulator::random::{SeededRandom, TimeSpread};
 use simulator::setup::{
@@ -51,7 +53,78 @@ pub(crate) fn drawn(seed: u64, most_nodes: u64) -> SimulationSetup {
             setup.faults.push(ScheduledFault { at, fault });
         }
     }
+    // From a separate stream, so that worlds without tests do not change.
+    let mut tests = SeededRandom::stream(seed, "acceptance", 0);
+    if tests.percent(17) {
+        acceptance(&mut setup, &mut tests);
+    }
     setup
+}
+
+/// Adds acceptance tests with faults.
+pub(crate) fn acceptance(setup: &mut SimulationSetup, random: &mut SeededRandom) {
+    let has_canaries = setup.settings.upgrade.canary.is_some();
+    for index in 0..=random.below(2) {
+        let times = [
+            vec![AcceptanceTime::After],
+            vec![AcceptanceTime::After],
+            vec![AcceptanceTime::Before],
+            vec![AcceptanceTime::Before, AcceptanceTime::After],
+        ];
+        let half = AcceptanceNodes::Share("50%".parse().expect("a share"));
+        let canaries = if has_canaries { AcceptanceNodes::Canaries } else { AcceptanceNodes::All };
+        let nodes = [AcceptanceNodes::All, AcceptanceNodes::All, half, canaries];
+        let gpus = [AcceptanceGpus::All, AcceptanceGpus::Template];
+        setup.settings.upgrade.acceptance.push(AcceptanceTest {
+            name: format!("test-{index}"),
+            timeout_seconds: *random.choose(&[90, 180, 600]).expect("not empty"),
+            when: random.choose(&times).expect("not empty").clone(),
+            nodes: *random.choose(&nodes).expect("not empty"),
+            gpus: *random.choose(&gpus).expect("not empty"),
+        });
+    }
+    for _ in 0..random.below(4) {
+        let fault = acceptance_fault(setup, random);
+        setup.acceptance.faults.push(fault);
+    }
+    for _ in 0..random.below(3) {
+        let at = random.below(20 * MINUTE);
+        let fault = match random.below(3) {
+            0 => Fault::Acceptance(None),
+            1 => Fault::Acceptance(Some(acceptance_fault(setup, random))),
+            _ => Fault::DeleteTestPods(format!("gpu-{}", random.below(setup.nodes as u64))),
+        };
+        setup.faults.push(ScheduledFault { at, fault });
+    }
+}
+
+fn acceptance_fault(setup: &SimulationSetup, random: &mut SeededRandom) -> AcceptanceFault {
+    let late = random.below(5 * MINUTE);
+    let effects = [
+        AcceptanceEffect::Fails { exit_code: 1 },
+        AcceptanceEffect::Fails { exit_code: 137 },
+        AcceptanceEffect::Hangs,
+        AcceptanceEffect::ImageNotPulled { milliseconds: None },
+        AcceptanceEffect::ImageNotPulled { milliseconds: Some(late) },
+        AcceptanceEffect::Refused,
+        AcceptanceEffect::Unschedulable,
+        AcceptanceEffect::Slow { milliseconds: late },
+    ];
+    let node = format!("gpu-{}", random.below(setup.nodes as u64));
+    let nodes = [
+        FaultyNodes::All,
+        FaultyNodes::Node(node),
+        FaultyNodes::Share("30%".parse().expect("a share")),
+        FaultyNodes::Label { key: TOPOLOGY.to_owned(), value: "group-0".to_owned() },
+    ];
+    let times = [None, Some(AcceptanceTime::Before), Some(AcceptanceTime::After)];
+    AcceptanceFault {
+        effect: *random.choose(&effects).expect("not empty"),
+        nodes: random.choose(&nodes).expect("not empty").clone(),
+        test: random.percent(50).then(|| "test-0".to_owned()),
+        time: *random.choose(&times).expect("not empty"),
+        version: random.percent(50).then(|| NEW.to_owned()),
+    }
 }
 
 fn policy(setup: &mut SimulationSetup, random: &mut SeededRandom) {

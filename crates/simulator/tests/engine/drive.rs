@@ -165,6 +165,9 @@ impl Driven {
                     vec![ObservedContainer { started: None, ..pod.containers[0].clone() }];
                 self.starting.insert(deletion.node.clone(), self.second + self.driver_seconds);
             }
+            Action::CreateAcceptancePod(_) | Action::DeleteAcceptancePod(_) => {
+                panic!("no test has been set up: {action:?}")
+            }
             Action::ReplacePlugin { node, .. } => {
                 self.tell(&format!("{node} replace plugin"));
                 self.fleet.plugin(node, self.second + 1, NEW);

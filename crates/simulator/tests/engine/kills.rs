@@ -8,7 +8,7 @@ use simulator::simulate;
 
 use crate::script::read;
 
-pub(crate) const STORIES: [(&str, &str); 6] = [
+pub(crate) const STORIES: [(&str, &str); 8] = [
     ("pods leave", "nodes 2\ndriver 60s\nworkers train replicaset each 1"),
     (
         "jobs, then a drain",
@@ -27,6 +27,15 @@ pub(crate) const STORIES: [(&str, &str); 6] = [
         "an operator that is steered",
         "nodes 3\ndriver 60s\nupgrade {policy: {maxParallelUpgrades: 2, maxUnavailable: 2}}\noperator steer v26.3.1\n\
          workers train replicaset each 1",
+    ),
+    (
+        "tests before and after",
+        "nodes 2\ndriver 60s\nworkers train replicaset each 1\ntest dcgm before after\ntest nccl",
+    ),
+    (
+        "a test that fails",
+        "nodes 2\ndriver 60s\nupgrade {policy: {maxUnavailable: 2}}\noperator steer v26.7.0\n\
+         test dcgm\ntest-fault dcgm gpu-0 fails 1",
     ),
     (
         "a pod that may not go",

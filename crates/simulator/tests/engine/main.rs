@@ -2,6 +2,7 @@
 
 use fixture::{operator, settings};
 
+mod acceptance;
 mod annotated_pauses;
 mod chance;
 mod clocks;

@@ -23,6 +23,8 @@ const FIXED: SimulationTimes = SimulationTimes {
     publish: TimeSpread::Constant(200),
     replace: TimeSpread::Constant(500),
     pod_start: TimeSpread::Constant(5_000),
+    pull: TimeSpread::Constant(5_000),
+    acceptance: TimeSpread::Constant(30_000),
     grace_percent: TimeSpread::Constant(50),
     watch: TimeSpread::Uniform(20, 120),
     call: TimeSpread::Constant(10),

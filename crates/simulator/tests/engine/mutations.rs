@@ -1,9 +1,11 @@
 //! The engine with one rule broken on purpose. For some seed, an invariant or a missing end must
 //! detect it.
 
+use contract::acceptance::AcceptanceTime;
 use contract::driver::Driver;
+use observed::acceptance::{AcceptancePhase, AcceptancePod};
 use observed::{Observed, ObservedNode};
-use planner::action::{NodePatch, PodDeletion, PodEviction};
+use planner::action::{AcceptanceCreation, NodePatch, PodDeletion, PodEviction, RequestedGpus};
 use planner::decide::{Action, Decision};
 use planner::waits::Waits;
 use simulator::setup::DecisionMutation;
@@ -117,7 +119,11 @@ fn removes_foreign_cordons(decision: &mut Decision, observed: &Observed) {
 fn never_finishes(decision: &mut Decision, _: &Observed) {
     let is_release = |action: &Action| match action {
         Action::PatchNode(patch) => patch.annotations.get(record()) == Some(&None),
-        Action::Evict(_) | Action::DeleteDriver(_) | Action::ReplacePlugin { .. } => false,
+        Action::Evict(_)
+        | Action::DeleteDriver(_)
+        | Action::ReplacePlugin { .. }
+        | Action::CreateAcceptancePod(_)
+        | Action::DeleteAcceptancePod(_) => false,
     };
     decision.actions.retain(|action| !is_release(action));
 }
@@ -186,7 +192,40 @@ fn stands_still(decision: &mut Decision, _: &Observed) {
     decision.wake_at = decision.memory.started_at;
 }
 
-const MUTATIONS: [(&str, DecisionMutation); 15] = [
+/// Releases nodes while a test runs on them with the new driver.
+fn does_not_wait_for_tests(decision: &mut Decision, observed: &Observed) {
+    let is_running = |pod: &&AcceptancePod| {
+        pod.phase == AcceptancePhase::Running && pod.time == Some(AcceptanceTime::After)
+    };
+    for pod in observed.acceptance.iter().filter(is_running) {
+        let Some(node) = observed.nodes.get(&pod.node).filter(|node| node.unschedulable) else {
+            continue;
+        };
+        let mut patch = NodePatch::for_node(node);
+        patch.annotations.insert(record().to_owned(), None);
+        patch.unschedulable = Some(false);
+        decision.actions.push(Action::PatchNode(patch));
+    }
+}
+
+fn starts_tests_together(decision: &mut Decision, observed: &Observed) {
+    for pod in &observed.acceptance {
+        decision.actions.push(Action::CreateAcceptancePod(AcceptanceCreation {
+            node: pod.node.clone(),
+            test: pod.test.clone(),
+            pod: format!("{}-again", pod.name),
+            time: pod.time,
+            deadline_seconds: 60,
+            gpus: RequestedGpus::Nothing,
+        }));
+    }
+}
+
+fn leaves_test_pods(decision: &mut Decision, _: &Observed) {
+    decision.actions.retain(|action| !matches!(action, Action::DeleteAcceptancePod(_)));
+}
+
+const MUTATIONS: [(&str, DecisionMutation); 18] = [
     ("no cordon", no_cordon),
     ("no record", no_record),
     ("one node too many", one_too_many),
@@ -201,6 +240,9 @@ const MUTATIONS: [(&str, DecisionMutation); 15] = [
     ("evicts what may not go", evicts_what_may_not_go),
     ("says nothing", says_nothing),
     ("stands still", stands_still),
+    ("does not wait for tests", does_not_wait_for_tests),
+    ("starts tests together", starts_tests_together),
+    ("leaves test pods", leaves_test_pods),
     ("fails for nothing", |decision, _| {
         decision.actions.retain(|action| !matches!(action, Action::DeleteDriver(_)));
     }),
@@ -230,7 +272,7 @@ fn every_broken_rule_is_found() {
 
 /// Returns the broken rules that a world with two nodes, one pod and one fault can detect.
 pub(crate) fn for_search() -> impl Iterator<Item = (&'static str, DecisionMutation)> {
-    // The last three need more faults than such a search allows. The seeds detect them.
+    // They need more faults than such a search allows, or tests. The seeds detect them.
     let about_more = [
         "forgets groups",
         "evicts itself",
@@ -238,6 +280,9 @@ pub(crate) fn for_search() -> impl Iterator<Item = (&'static str, DecisionMutati
         "forgets who is unavailable",
         "deletes current drivers",
         "replaces plugins again",
+        "does not wait for tests",
+        "starts tests together",
+        "leaves test pods",
     ];
     MUTATIONS.into_iter().filter(move |(name, _)| !about_more.contains(name))
 }

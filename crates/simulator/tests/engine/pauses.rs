@@ -18,16 +18,20 @@ const AT_ONCE: u64 = 1_000;
 const DRIVEN: &str = "nodes 3\ndriver 60s\nworkers train replicaset each 1";
 const JOBS: &str = "nodes 3\ndriver 60s\nupgrade {policy: {drain: {}, waitForCompletion: {podSelector: \"wait=yes\", timeoutSeconds: 600}}}\n\
     workers train job on gpu-1 ends 60s label wait=yes\nworkers exporter daemonset each 1";
+const TESTED: &str =
+    "nodes 3\ndriver 60s\nworkers train replicaset each 1\ntest dcgm before after\ntest nccl";
 
 /// One story for each mode and kind, with the operators' own controllers of two versions.
-const STORIES: [(&str, &str, &str); 7] = [
+const STORIES: [(&str, &str, &str); 9] = [
     ("drive", DRIVEN, ""),
     ("drive, jobs and a drain", JOBS, ""),
+    ("drive, tests", TESTED, ""),
     ("observe", DRIVEN, "operator observe v26.7.0"),
     ("assist", DRIVEN, "operator assist v26.7.0"),
     ("assist, jobs and a drain", JOBS, "operator assist v26.3.1"),
     ("steer", DRIVEN, "operator steer v26.3.1"),
     ("steer, jobs and a drain", JOBS, "operator steer v26.7.0"),
+    ("steer, tests", TESTED, "operator steer v26.7.0"),
 ];
 
 fn is_started(state: Option<&str>) -> bool {

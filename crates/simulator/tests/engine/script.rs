@@ -1,11 +1,13 @@
 //! The language of `tests/engine/scenarios/*.txt`: the setup, line by line, and faults with their
 //! times.
 
+use contract::acceptance::{AcceptanceGpus, AcceptanceNodes, AcceptanceTest, AcceptanceTime};
 use contract::count::Count;
 use contract::driver::Driver;
 use contract::policy::UpgradeSettings;
 use contract::settings::{Mode, Settings};
 use contract::task::Task;
+use simulator::acceptance::{AcceptanceEffect, AcceptanceFault, FaultyNodes};
 use simulator::fault::{Fault, ScheduledFault};
 use simulator::random::TimeSpread;
 use simulator::setup::{
@@ -116,6 +118,86 @@ fn workers(text: &str) -> WorkloadSetup {
     workers
 }
 
+/// `NAME [before] [after] [on canaries|all|SHARE] [timeout TIME] [gpus template|all]`. Without a
+/// time, the test runs after.
+fn acceptance_test(line: &str) -> AcceptanceTest {
+    let mut words = line.split_whitespace();
+    let mut test = AcceptanceTest {
+        name: words.next().unwrap_or_else(|| panic!("test {line}: the name is missing")).to_owned(),
+        timeout_seconds: 600,
+        when: Vec::new(),
+        nodes: AcceptanceNodes::All,
+        gpus: AcceptanceGpus::All,
+    };
+    while let Some(word) = words.next() {
+        let mut value =
+            || words.next().unwrap_or_else(|| panic!("test {line}: a value is missing"));
+        match word {
+            "before" => test.when.push(AcceptanceTime::Before),
+            "after" => test.when.push(AcceptanceTime::After),
+            "on" => test.nodes = value().parse().expect("nodes"),
+            "timeout" => test.timeout_seconds = time(value()) / 1000,
+            "gpus" => test.gpus = yaml(value()),
+            _ => panic!("test {line}: `{word}`?"),
+        }
+    }
+    if test.when.is_empty() {
+        test.when.push(AcceptanceTime::After);
+    }
+    test
+}
+
+fn no_test_fault(words: &[&str]) -> ! {
+    panic!("test-fault {}?", words.join(" "))
+}
+
+/// `TEST|any all|NODE|SHARE|LABEL=VALUE EFFECT [before|after] [driver VERSION]`, with the effects
+/// `fails EXIT_CODE`, `hangs`, `no-image`, `no-image:TIME`, `refused`, `unschedulable` and `slow
+/// TIME`.
+fn acceptance_fault(words: &[&str]) -> AcceptanceFault {
+    let [name, nodes, effect, rest @ ..] = words else { no_test_fault(words) };
+    let (effect, mut rest) = match (*effect, rest) {
+        ("fails", [code, rest @ ..]) => {
+            (AcceptanceEffect::Fails { exit_code: code.parse().expect("an exit code") }, rest)
+        }
+        ("slow", [longer, rest @ ..]) => {
+            (AcceptanceEffect::Slow { milliseconds: time(longer) }, rest)
+        }
+        ("hangs", rest) => (AcceptanceEffect::Hangs, rest),
+        ("refused", rest) => (AcceptanceEffect::Refused, rest),
+        ("unschedulable", rest) => (AcceptanceEffect::Unschedulable, rest),
+        ("no-image", rest) => (AcceptanceEffect::ImageNotPulled { milliseconds: None }, rest),
+        (effect, rest) => {
+            let late = effect.strip_prefix("no-image:").unwrap_or_else(|| no_test_fault(words));
+            (AcceptanceEffect::ImageNotPulled { milliseconds: Some(time(late)) }, rest)
+        }
+    };
+    let nodes = match *nodes {
+        "all" => FaultyNodes::All,
+        text => text.parse().unwrap_or_else(|_| FaultyNodes::Node(text.to_owned())),
+    };
+    let mut fault = AcceptanceFault::new(effect, nodes);
+    fault.test = (*name != "any").then(|| (*name).to_owned());
+    loop {
+        rest = match rest {
+            [] => return fault,
+            ["before", rest @ ..] => {
+                fault.time = Some(AcceptanceTime::Before);
+                rest
+            }
+            ["after", rest @ ..] => {
+                fault.time = Some(AcceptanceTime::After);
+                rest
+            }
+            ["driver", version, rest @ ..] => {
+                fault.version = Some((*version).to_owned());
+                rest
+            }
+            _ => no_test_fault(words),
+        };
+    }
+}
+
 fn fault(text: &str) -> Fault {
     let (text, period) =
         text.split_once(" for ").map_or((text, None), |(text, period)| (text, Some(period)));
@@ -144,6 +226,9 @@ fn fault(text: &str) -> Fault {
         ["deploy", limit] => Fault::Deploy(count(limit)),
         ["maintenance", node] => Fault::Maintenance(own(node), some()),
         ["pod-comes", workers, node] => Fault::PodComes(own(workers), own(node)),
+        ["test-fault", fault @ ..] => Fault::Acceptance(Some(acceptance_fault(fault))),
+        ["tests-pass"] => Fault::Acceptance(None),
+        ["delete-test-pod", node] => Fault::DeleteTestPods(own(node)),
         ["pause"] => Fault::Pause(some()),
         ["freeze"] => Fault::Freeze(some()),
         _ => panic!("no fault `{text}`"),
@@ -163,11 +248,16 @@ pub(crate) fn operated(setup: &mut SimulationSetup, text: &str) {
     };
     setup.settings.mode = mode;
     setup.settings.tasks = [vec![Task::Settle], tasks, vec![Task::Reroll]].concat();
+    if !mode.decides() {
+        // Only a hook that decides when a node starts has tests.
+        setup.settings.upgrade.acceptance.clear();
+    }
 }
 
 /// Parses the setup of a story.
 pub(crate) fn read(text: &str) -> SimulationSetup {
     let mut setup = given(3, 1);
+    let mut tests = Vec::new();
     for line in
         text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
     {
@@ -189,6 +279,19 @@ pub(crate) fn read(text: &str) -> SimulationSetup {
             "driver-ends" => setup.times.operand_end = spread(rest),
             "watch" => setup.times.watch = spread(rest),
             "workers" => setup.workers.push(workers(rest)),
+            "test" => tests.push(acceptance_test(rest)),
+            "test-fault" => {
+                let words: Vec<&str> = rest.split_whitespace().collect();
+                setup.acceptance.faults.push(acceptance_fault(&words));
+            }
+            "test-time" => setup.times.acceptance = spread(rest),
+            "label" => {
+                let [node, key, value] = rest.split(' ').collect::<Vec<&str>>()[..] else {
+                    panic!("label NODE KEY VALUE")
+                };
+                let labels = setup.labels.entry(node.to_owned()).or_default();
+                labels.insert(key.to_owned(), value.to_owned());
+            }
             "gpus" => setup.gpus = rest.parse().expect("a number of GPUs"),
             "hook-on" => setup.hook_node = Some(rest.to_owned()),
             "same-config" => setup.same_config = true,
@@ -207,6 +310,7 @@ pub(crate) fn read(text: &str) -> SimulationSetup {
             _ => panic!("`{line}`?"),
         }
     }
+    setup.settings.upgrade.acceptance.extend(tests);
     setup
 }
 

@@ -4,9 +4,11 @@
 //! the run can reach its end, and no set of states is without an exit. So every fair path ends,
 //! that is, every path that does not postpone a possible event forever. The bounds: time advances
 //! in steps of ten seconds, and timestamps older than any limit count as equally old. All caches of
-//! a node are updated together. There is one pod with a GPU. The driver's template changes once,
-//! before the start. Each test limits the number of faults.
+//! a node are updated together. There is one pod with a GPU, and one acceptance test in some of the
+//! worlds. The driver's template changes once, before the start. Each test limits the number of
+//! faults.
 
+mod event;
 mod explore;
 mod key;
 mod step;
@@ -59,7 +61,7 @@ fn one_node_and_a_fault() {
     assert!(
         holds(
             "one node",
-            &Model { nodes: 1, faults: 1, lag: false, pod: true, parallel: 1 },
+            &Model { nodes: 1, faults: 1, lag: false, pod: true, test: false, parallel: 1 },
             400_000
         )
         .complete
@@ -71,7 +73,7 @@ fn two_nodes_without_faults() {
     assert!(
         holds(
             "two nodes",
-            &Model { nodes: 2, faults: 0, lag: false, pod: true, parallel: 1 },
+            &Model { nodes: 2, faults: 0, lag: false, pod: true, test: false, parallel: 1 },
             400_000
         )
         .complete
@@ -79,17 +81,43 @@ fn two_nodes_without_faults() {
 }
 
 #[test]
+fn one_node_with_a_test_and_a_fault() {
+    let model = Model { nodes: 1, faults: 1, lag: false, pod: false, test: true, parallel: 1 };
+    assert!(holds("one node, tested", &model, 400_000).complete);
+}
+
+#[test]
+#[ignore = "`make soak`"]
+fn soak_search_two_nodes_with_a_test() {
+    let model = Model { nodes: 2, faults: 0, lag: false, pod: false, test: true, parallel: 1 };
+    assert!(holds("two nodes, tested", &model, 400_000).complete);
+}
+
+#[test]
+#[ignore = "`make soak`"]
+fn soak_search_with_a_test() {
+    let one = Model { nodes: 1, faults: 2, lag: false, pod: true, test: true, parallel: 1 };
+    holds("two faults", &one, MOST);
+    holds("a fault, caches that lag", &Model { faults: 1, lag: true, ..one }, MOST);
+    holds("one fault, two nodes", &Model { nodes: 2, faults: 1, ..one }, MOST);
+}
+
+#[test]
 #[ignore = "`make soak`"]
 fn soak_search_one_node() {
-    holds("three faults", &Model { nodes: 1, faults: 3, lag: false, pod: true, parallel: 1 }, MOST);
+    holds(
+        "three faults",
+        &Model { nodes: 1, faults: 3, lag: false, pod: true, test: false, parallel: 1 },
+        MOST,
+    );
     holds(
         "a fault, caches that lag",
-        &Model { nodes: 1, faults: 1, lag: true, pod: true, parallel: 1 },
+        &Model { nodes: 1, faults: 1, lag: true, pod: true, test: false, parallel: 1 },
         MOST,
     );
     holds(
         "two faults, caches that lag",
-        &Model { nodes: 1, faults: 2, lag: true, pod: true, parallel: 1 },
+        &Model { nodes: 1, faults: 2, lag: true, pod: true, test: false, parallel: 1 },
         MOST,
     );
 }
@@ -97,15 +125,19 @@ fn soak_search_one_node() {
 #[test]
 #[ignore = "`make soak`"]
 fn soak_search_two_nodes() {
-    holds("one fault", &Model { nodes: 2, faults: 1, lag: false, pod: true, parallel: 1 }, MOST);
+    holds(
+        "one fault",
+        &Model { nodes: 2, faults: 1, lag: false, pod: true, test: false, parallel: 1 },
+        MOST,
+    );
     holds(
         "one fault, both at once",
-        &Model { nodes: 2, faults: 1, lag: false, pod: false, parallel: 2 },
+        &Model { nodes: 2, faults: 1, lag: false, pod: false, test: false, parallel: 2 },
         MOST,
     );
     holds(
         "caches that lag",
-        &Model { nodes: 2, faults: 0, lag: true, pod: true, parallel: 1 },
+        &Model { nodes: 2, faults: 0, lag: true, pod: true, test: false, parallel: 1 },
         MOST,
     );
 }
@@ -115,7 +147,7 @@ fn soak_search_two_nodes() {
 fn soak_search_three_nodes() {
     holds(
         "no fault",
-        &Model { nodes: 3, faults: 0, lag: false, pod: true, parallel: 2 },
+        &Model { nodes: 3, faults: 0, lag: false, pod: true, test: false, parallel: 2 },
         MOST_OF_THREE,
     );
 }
@@ -126,13 +158,14 @@ const MOST: usize = 2_500_000;
 const MOST_OF_THREE: usize = 4_500_000;
 
 #[test]
-#[ignore = "one world: NODES=… FAULTS=… PARALLEL=… MOST=… LAG=1 POD=1"]
+#[ignore = "one world: NODES=… FAULTS=… PARALLEL=… MOST=… LAG=1 POD=1 TEST=1"]
 fn search_this() {
     let model = Model {
         nodes: usize::try_from(number("NODES", 1)).expect("few nodes"),
         faults: u8::try_from(number("FAULTS", 0)).expect("few faults"),
         lag: number("LAG", 0) > 0,
         pod: number("POD", 0) > 0,
+        test: number("TEST", 0) > 0,
         parallel: u32::try_from(number("PARALLEL", 1)).expect("few nodes"),
     };
     holds("this", &model, usize::try_from(number("MOST", 400_000)).expect("it fits"));
@@ -141,7 +174,7 @@ fn search_this() {
 /// Checks the broken rules of the seeds that this world can detect.
 #[test]
 fn small_world_finds_every_broken_rule_too() {
-    let one = Model { nodes: 1, faults: 1, lag: false, pod: true, parallel: 1 };
+    let one = Model { nodes: 1, faults: 1, lag: false, pod: true, test: false, parallel: 1 };
     let mut missed = Vec::new();
     for (name, mutation) in crate::mutations::for_search() {
         // A violation that one node can show appears within few states.

@@ -94,6 +94,40 @@ fn failed_validation_stays_failed_until_validator_works() {
     assert!(!fleet.node("gpu-0").unschedulable);
 }
 
+/// A user takes the node as proven although its validator never succeeded.
+#[test]
+fn accepted_node_is_released_only_by_a_later_request() {
+    let mut fleet = released("upgrade-done");
+    let limit = i64::try_from(fleet.settings.upgrade.validation_seconds).expect("short");
+    let pod = fleet.observed.validators.find_mut("gpu-0", |_| true).expect("its validator");
+    pod.containers_ready = false;
+    let (_, _) = decide(&mut fleet, 0);
+    let (decision, _) = decide(&mut fleet, limit);
+    assert!(is_failed(&decision));
+    fleet.memory.accepted.insert("gpu-0".to_owned(), at(limit - 1));
+    let (decision, _) = decide(&mut fleet, limit + 1);
+    assert!(is_failed(&decision), "the request is older than the failure");
+    fleet.memory.accepted.insert("gpu-0".to_owned(), at(limit + 2));
+    let (decision, _) = decide(&mut fleet, limit + 3);
+    assert!(!is_failed(&decision), "{:?}", reason_of(&decision, "gpu-0"));
+    assert!(!fleet.node("gpu-0").unschedulable);
+}
+
+/// A user cannot take a driver as proven that does not run.
+#[test]
+fn accepted_node_without_driver_stays_failed() {
+    let mut fleet = released("pod-restart-required");
+    let limit = i64::try_from(fleet.settings.upgrade.start_seconds).expect("short");
+    let pod = fleet.driver_pod("gpu-0");
+    (pod.ready, pod.containers_ready, pod.ready_since) = (false, false, None);
+    let (_, _) = decide(&mut fleet, 0);
+    let (_, _) = decide(&mut fleet, limit);
+    fleet.memory.accepted.insert("gpu-0".to_owned(), at(limit + 1));
+    let (decision, _) = decide(&mut fleet, limit + 2);
+    assert!(is_failed(&decision), "{:?}", reason_of(&decision, "gpu-0"));
+    assert!(fleet.node("gpu-0").unschedulable);
+}
+
 /// Regression: a node that an earlier deployment had released had an attempt left when it failed, so
 /// it did not count, and the bad driver reached further nodes.
 #[test]

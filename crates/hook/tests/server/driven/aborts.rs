@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use contract::acceptance::ACCEPTANCE_NAMESPACE;
 use contract::driver::Driver;
 use contract::exit::ExitCode;
 use contract::names;
@@ -38,6 +39,8 @@ fn allow(fleet: &Driven) {
         ("get", "coordination.k8s.io", "leases"),
         ("delete", "coordination.k8s.io", "leases"),
         ("patch", "", "nodes"),
+        ("list", "", "pods"),
+        ("delete", "", "pods"),
     ];
     fleet.world.server.change(|state| {
         state
@@ -59,7 +62,8 @@ fn ours(fleet: &Driven) -> Vec<String> {
     let mut found = Vec::new();
     for (key, object) in &state.store.objects {
         let named = (key.resource == "leases" && key.name == names::LEASE_NAME)
-            || key.name == names::PAUSE_NAME;
+            || key.name == names::PAUSE_NAME
+            || key.namespace == ACCEPTANCE_NAMESPACE && key.resource == "pods";
         found.extend(named.then(|| format!("{} {}", key.resource, key.name)));
         if key.resource == "nodes" {
             let parts = ["labels", "annotations"]
@@ -157,9 +161,9 @@ async fn abort_at(step: impl Fn(usize) -> usize, deaths: &[Option<(usize, Effect
     assert!(count > numbered().count() * 2, "{count} aborts");
 }
 
-/// Returns the calls at which an abort dies: pause, Job, Lease, nodes, Lease, pause.
+/// Returns the calls at which an abort dies: pause, Job, Lease, pods of tests, nodes, Lease, pause.
 fn deaths() -> Vec<Option<(usize, Effect)>> {
-    let all = (0..18).flat_map(|call| {
+    let all = (0..20).flat_map(|call| {
         [Effect::CrashBefore, Effect::CrashAfter].map(|effect| Some((call, effect)))
     });
     std::iter::once(None).chain(all).collect()

@@ -3,11 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use contract::acceptance::{TEST_LABEL, TIME_ANNOTATION};
 use contract::count::Count;
 use contract::driver::Driver;
 use serde_json::{Value, json};
 
-use super::objects::{FOREIGN, Kind};
+use super::objects::{FOREIGN, Kind, is_test, node_of_test};
 use super::{Driven, NODES};
 use crate::fake::request::Entry;
 use crate::fake::store::Change;
@@ -23,6 +24,8 @@ pub(crate) struct End {
     /// The number of pods of each workload, and how many of them are ready. The scheduler decides
     /// about their nodes.
     pub(crate) workloads: BTreeMap<String, (usize, usize)>,
+    /// The nodes that still have the pod of an acceptance test.
+    pub(crate) tested: Vec<String>,
 }
 
 /// The number of applied writes by object. Pods of workloads are counted by UID.
@@ -43,6 +46,13 @@ fn node_of(pod: &Value) -> &str {
 /// Returns the record of a driver on a node.
 fn record(driver: Driver, node: &Value) -> Option<Value> {
     serde_json::from_str(node["metadata"]["annotations"][driver.traits().own_record].as_str()?).ok()
+}
+
+/// Returns test and time of the pod of an acceptance test.
+fn test_of(pod: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (labels, annotations) = (&pod["metadata"]["labels"], &pod["metadata"]["annotations"]);
+    format!("{} {}", text(&labels[TEST_LABEL]), text(&annotations[TIME_ANNOTATION]))
 }
 
 fn name_of(object: &Value) -> &str {
@@ -72,14 +82,16 @@ impl Driven {
             .collect();
         operands.sort();
         let mut workloads: BTreeMap<String, (usize, usize)> = BTreeMap::new();
-        for pod in of("pods").filter(|pod| Kind::of(pod).is_none()) {
+        for pod in of("pods").filter(|pod| Kind::of(pod).is_none() && !is_test(pod)) {
             let entry = workloads
                 .entry(pod["metadata"]["labels"]["app"].as_str().unwrap().to_owned())
                 .or_default();
             entry.0 += 1;
             entry.1 += usize::from(is_ready(pod));
         }
-        End { nodes, operands, workloads }
+        let tests = of("pods").filter(|pod| is_test(pod));
+        let tested = tests.map(|pod| node_of_test(pod).to_owned()).collect();
+        End { nodes, operands, workloads, tested }
     }
 
     /// Returns the part of a node that must not depend on the deaths of the process.
@@ -175,7 +187,14 @@ fn written(entry: &Entry, pods: &BTreeMap<(String, String), Value>) -> Option<St
         ("patch", "nodes") => Some(format!("node {}", request.name)),
         ("delete", "pods") => {
             let pod = &pods[&(request.namespace.clone(), request.name.clone())];
+            if is_test(pod) {
+                return Some(format!("end of test {} on {}", test_of(pod), node_of_test(pod)));
+            }
             Some(format!("{:?} of {}", Kind::of(pod).unwrap(), node_of(pod)))
+        }
+        ("create", "pods") => {
+            let pod = &request.body;
+            Some(format!("test {} on {}", test_of(pod), node_of_test(pod)))
         }
         ("create", "pods/eviction") => Some(format!("eviction of {}", request.name)),
         _ => None,
@@ -199,6 +218,9 @@ impl Moment<'_> {
             "pods" if change.kind == "DELETED" => drop(self.pods.remove(&key)),
             "pods" => {
                 let before = self.pods.insert(key, change.object.clone());
+                if before.is_none() && is_test(&change.object) {
+                    self.test(change);
+                }
                 if is_deleting(&change.object) && before.is_none_or(|before| !is_deleting(&before))
                 {
                     self.deletion(change);
@@ -252,9 +274,25 @@ impl Moment<'_> {
         }
     }
 
+    /// Checks the pod of an acceptance test that is created: its node takes no workloads, and has
+    /// no other pod of a test.
+    fn test(&mut self, change: &Change) {
+        let node = node_of_test(&change.object).to_owned();
+        if self.nodes.get(&node).is_none_or(|node| node["spec"]["unschedulable"] != true) {
+            self.breaks(change, &format!("tests {node}, which accepts new pods"));
+        }
+        let tests = self.pods.values().filter(|pod| is_test(pod) && node_of_test(pod) == node);
+        if tests.count() > 1 {
+            self.breaks(change, &format!("is the second test on {node} at a time"));
+        }
+    }
+
     /// Checks a pod that is deleted. In these stories, only the hook deletes pods.
     fn deletion(&mut self, change: &Change) {
         let pod = &change.object;
+        if is_test(pod) {
+            return;
+        }
         let node = self.nodes.get(node_of(pod)).cloned().unwrap_or_default();
         let kind = Kind::of(pod);
         if node["spec"]["unschedulable"] != true {
@@ -284,7 +322,7 @@ impl Moment<'_> {
             Kind::of(other).is_none()
                 && node_of(other) == name_of(&node)
                 && !over
-                && (drains && !deletes || holds && deletes)
+                && (drains && !deletes || holds && deletes || is_test(other))
         };
         let there: BTreeSet<&str> = self.pods.values().filter(protects).map(name_of).collect();
         if !there.is_empty() {

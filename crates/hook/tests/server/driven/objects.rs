@@ -1,5 +1,8 @@
 //! The objects of a driven fleet: the pods of the operator's DaemonSets, and workloads.
 
+use contract::acceptance::{
+    AcceptanceGpus, AcceptanceNodes, AcceptanceTest, AcceptanceTime, TEST_LABEL,
+};
 use contract::driver::Driver;
 use contract::names;
 use jiff::Timestamp;
@@ -257,4 +260,33 @@ pub(crate) fn budget(name: &str, spec: &Value) -> Value {
     json!({"kind": "PodDisruptionBudget", "apiVersion": "policy/v1", "metadata": {"generation": 1}, "spec": spec, "status": {
         "observedGeneration": 1, "disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0,
     }})
+}
+
+/// Returns an acceptance test of all nodes.
+pub(crate) fn acceptance_test(name: &str, when: &[AcceptanceTime]) -> AcceptanceTest {
+    AcceptanceTest {
+        name: name.to_owned(),
+        timeout_seconds: 300,
+        when: when.to_vec(),
+        nodes: AcceptanceNodes::All,
+        gpus: AcceptanceGpus::All,
+    }
+}
+
+/// Returns the PodTemplate of an acceptance test.
+pub(crate) fn pod_template() -> Value {
+    let spec = json!({"containers": [{"name": "test", "image": "test:1"}]});
+    json!({"kind": "PodTemplate", "apiVersion": "v1", "template": {"spec": spec}})
+}
+
+/// Returns whether the pod is that of an acceptance test.
+pub(crate) fn is_test(pod: &Value) -> bool {
+    pod["metadata"]["labels"][TEST_LABEL].is_string()
+}
+
+/// Returns the node of the pod of an acceptance test, whether it is bound or not.
+pub(crate) fn node_of_test(pod: &Value) -> &str {
+    let required = "requiredDuringSchedulingIgnoredDuringExecution";
+    let term = &pod["spec"]["affinity"]["nodeAffinity"][required]["nodeSelectorTerms"][0];
+    term["matchFields"][0]["values"][0].as_str().unwrap()
 }

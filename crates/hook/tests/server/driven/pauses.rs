@@ -2,6 +2,7 @@
 //! working node. After `resume`, or when the pause has ended by itself, the run reaches the same
 //! end.
 
+use contract::acceptance::ACCEPTANCE_NAMESPACE;
 use contract::names;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
@@ -44,7 +45,8 @@ fn takes(entry: &Entry) -> bool {
     let cordons =
         request.is("patch", "nodes") && request.body["spec"]["unschedulable"] == Value::Bool(true);
     let evicts = request.is("create", "pods/eviction");
-    let ends_driver = request.is("delete", "pods") && request.namespace != DRA;
+    let ends_driver = request.is("delete", "pods")
+        && ![DRA, ACCEPTANCE_NAMESPACE].contains(&request.namespace.as_str());
     request.who == "pod-a" && entry.applied && (cordons || evicts || ends_driver)
 }
 

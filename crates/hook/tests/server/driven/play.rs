@@ -10,10 +10,12 @@ use contract::names;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::objects::{self, JOBS, Kind};
+use super::objects::{self, JOBS, Kind, is_test};
 use crate::fake::Server;
 use crate::fake::store::Key;
 use crate::world::{NEW, edit, objects::slice};
+
+mod acceptance;
 
 /// An action on the cluster.
 pub(crate) type Deed = fn(&Server);
@@ -27,6 +29,10 @@ pub(crate) struct Script {
     pub(crate) failing: BTreeSet<&'static str>,
     /// Nodes whose driver starts only in the second pod.
     pub(crate) failing_once: BTreeSet<&'static str>,
+    /// Nodes on which the acceptance tests fail.
+    pub(crate) rejected: BTreeSet<&'static str>,
+    /// Nodes that cannot pull the image of the acceptance tests.
+    pub(crate) imageless: BTreeSet<&'static str>,
     /// Whether new driver pods wait until their annotation is removed.
     pub(crate) safe_load: bool,
     /// Seconds until a pod of a workload is ready, if not two.
@@ -45,6 +51,7 @@ enum Event {
     Runs(Key),
     Crashes(Key, usize),
     Ready(Key),
+    TestEnds(Key),
     Leaves(String),
     People(Deed),
 }
@@ -150,6 +157,7 @@ impl Play {
                 }
             }
             self.schedule();
+            self.start_tests();
             self.budgets();
         }
     }
@@ -157,8 +165,9 @@ impl Play {
     fn leaves(&mut self, key: &Key, pod: &Value) {
         let uid = pod["metadata"]["uid"].as_str().unwrap().to_owned();
         if pod["metadata"]["deletionTimestamp"].is_string() && self.leaving.insert(uid) {
-            let grace = if Kind::of(pod).is_some() { 1 } else { 3 };
-            if Kind::of(pod).is_none() {
+            let works = Kind::of(pod).is_none() && !is_test(pod);
+            let grace = if works { 3 } else { 1 };
+            if works {
                 edit(&self.server, key, |pod| {
                     pod["status"]["conditions"][0]["status"] = json!("False");
                 });
@@ -227,7 +236,7 @@ impl Play {
 
     /// Binds unbound pods to the schedulable node with the fewest pods.
     fn schedule(&mut self) {
-        for (key, pod) in self.pods(|pod| pod["spec"]["nodeName"].is_null()) {
+        for (key, pod) in self.pods(|pod| pod["spec"]["nodeName"].is_null() && !is_test(pod)) {
             let busy = |node: &str| {
                 self.pods(|pod| Kind::of(pod).is_none() && pod["spec"]["nodeName"] == node).len()
             };
@@ -288,6 +297,7 @@ impl Play {
                 let now = self.server.clock.now();
                 edit(&self.server, &key, |pod| pod["status"] = objects::running(pod, now));
             }
+            Event::TestEnds(key) => self.end_test(&key),
             Event::Leaves(node) => self.leaves_cluster(&node),
             Event::People(deed) => deed(&self.server),
         }

@@ -1,5 +1,6 @@
 //! The stories with their expected ends.
 
+use contract::acceptance::AcceptanceTime::{self, After, Before};
 use contract::count::Count;
 use contract::driver::Driver;
 use contract::exit::ExitCode;
@@ -8,7 +9,7 @@ use contract::settings::Settings;
 use serde_json::json;
 
 use super::Driven;
-use super::objects::FOREIGN;
+use super::objects::{FOREIGN, acceptance_test};
 use super::play::job_ends;
 
 /// A fleet with its events and its expected end.
@@ -61,6 +62,11 @@ fn tried_once(settings: &mut Settings) {
 /// A node with a foreign cordon leaves room for the others.
 fn room_for_another(settings: &mut Settings) {
     settings.upgrade.policy.max_unavailable = Some(Count::Number(2));
+}
+
+/// All nodes have one acceptance test.
+fn tested(settings: &mut Settings, when: &[AcceptanceTime]) {
+    settings.upgrade.acceptance = vec![acceptance_test("smi", when)];
 }
 
 /// The number of patches of a node that is done or failed at its second attempt.
@@ -348,6 +354,27 @@ pub(crate) const STORIES: &[Story] = &[
         },
         patches: [6; 3],
         evictions: 7,
+        ..WELL
+    },
+    Story {
+        name: "acceptance tests before and after",
+        make: || gpu(|settings| tested(settings, &[Before, After])),
+        // The result with the old driver is written before the driver is replaced.
+        patches: [4; 3],
+        ..WELL
+    },
+    Story {
+        name: "an acceptance test that fails",
+        make: || {
+            let fleet = gpu(|settings| {
+                tried_once(settings);
+                tested(settings, &[After]);
+            });
+            fleet.with(|script| script.rejected = ["gpu-1"].into())
+        },
+        code: ExitCode::NodesFailed,
+        says: "acceptance test `smi` failed: test: exit code 3",
+        left: &[("gpu-1", "upgrade-failed acceptance-failed 1 cordoned")],
         ..WELL
     },
 ];

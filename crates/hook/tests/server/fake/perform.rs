@@ -1,5 +1,6 @@
 //! The server's handling of requests.
 
+use contract::acceptance::TEST_LABEL;
 use contract::task::AllowedNodeChanges;
 use jiff::Timestamp;
 use ops::abort::HOLDER;
@@ -191,10 +192,30 @@ impl State {
             (None, None) => return refused(422, "name or generateName is required"),
         };
         let key = Key::new(&request.resource, &request.namespace, &name);
-        if self.store.objects.contains_key(&key) {
-            return refused(409, &format!("{name} already exists"));
+        if let Some(existing) = self.store.objects.get(&key) {
+            let ends = existing["metadata"]["deletionTimestamp"].is_string();
+            let prefix = if ends { "object is being deleted: " } else { "" };
+            return refused(409, &format!("{prefix}{} \"{name}\" already exists", key.resource));
+        }
+        if request.resource == "pods" {
+            self.check_pod(request);
         }
         (201, self.store.create(key, request.body.clone(), now))
+    }
+
+    /// Checks a pod that the hook creates: a scheduler places it, and a real server accepts it.
+    fn check_pod(&mut self, request: &Request) {
+        let (metadata, spec) = (&request.body["metadata"], &request.body["spec"]);
+        let valid = request.body["kind"] == "Pod"
+            && metadata["labels"][TEST_LABEL].is_string()
+            && spec["nodeName"].is_null()
+            && spec["preemptionPolicy"].is_null()
+            && spec["restartPolicy"] == "Never"
+            && spec["activeDeadlineSeconds"].is_u64()
+            && spec["containers"].as_array().is_some_and(|containers| !containers.is_empty());
+        if !valid {
+            self.violations.push(format!("a pod that the API rejects: {}", request.body));
+        }
     }
 
     fn update(&mut self, request: &Request) -> Answer {

@@ -1,6 +1,7 @@
 //! RBAC as the chart renders it from the task table. In every test, a request without a right is a
 //! bug.
 
+use contract::acceptance::ACCEPTANCE_NAMESPACE;
 use contract::names;
 use contract::record::{OBJECTS, object_name};
 use contract::settings::Settings;
@@ -34,6 +35,7 @@ pub(crate) fn grants(settings: &Settings) -> Vec<Grant> {
             RightScope::Operator => vec![Some(settings.operator_namespace.clone())],
             RightScope::Dra => settings.dra.namespaces.iter().cloned().map(Some).collect(),
             RightScope::DevicePlugin => vec![Some(settings.device_plugin.namespace.clone())],
+            RightScope::Acceptance => vec![Some(ACCEPTANCE_NAMESPACE.into())],
         };
         let objects: Vec<Option<String>> = match right.object {
             RightTarget::Any => vec![None],

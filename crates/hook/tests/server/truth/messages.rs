@@ -52,7 +52,9 @@ fn is_true_of_node(event: &RecordedEvent, truth: &NodeTruth, row: &NodeRow) -> b
     match event.reason.as_str() {
         "DriverUpgraded" => truth.has_new_driver && !truth.cordoned,
         "DriverUpgradeDeferred" => !truth.has_new_driver && !truth.cordoned,
-        "DriverUpgradeFailed" | "RolloutFailed" | "RolloutDeferred" => row.stage != NodeStage::Done,
+        "DriverUpgradeFailed" | "RolloutFailed" | "RolloutDeferred" | "Halted" => {
+            row.stage != NodeStage::Done
+        }
         "DraPluginReplaced" | "DraPluginBack" => truth.has_new_driver,
         _ => false,
     }
@@ -60,7 +62,8 @@ fn is_true_of_node(event: &RecordedEvent, truth: &NodeTruth, row: &NodeRow) -> b
 
 fn is_true_of_run(event: &RecordedEvent, moment: &Moment<'_>) -> bool {
     match event.reason.as_str() {
-        "RolloutBegan" => true,
+        "RolloutBegan" | "HaltEnded" => true,
+        "Halted" => moment.status.proof.as_ref().is_some_and(|proof| proof.halt.is_some()),
         "BudgetTooSmall" => {
             let mut seconds = event.note.split(' ').filter_map(|word| word.parse::<u64>().ok());
             seconds.next().zip(seconds.next()).is_some_and(|(needed, budget)| needed > budget)

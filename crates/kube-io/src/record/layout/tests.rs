@@ -28,6 +28,7 @@ fn longest(index: usize, outcome: Option<NodeOutcome>) -> (String, NodeRecord) {
         reason: Some(format!("DriverNotReady: {}", "y".repeat(4000)).into()),
         since: Some(Timestamp::UNIX_EPOCH),
         steps: vec![step; 4],
+        acceptance: Vec::new(),
         evicted: vec![EvictedPod { pod: "z".repeat(300), at: Timestamp::UNIX_EPOCH }; 4],
         replaced: BTreeMap::from([(uid("pod"), replacement)]),
         refused: None,

@@ -362,7 +362,7 @@ fn repeat<'p>(
 /// Deletes the pod, unless the deletion was just requested, or must be retried later.
 pub(in crate::decide) fn delete(draft: &mut NodeDraft<'_>, stale: &StalePlugin) {
     let tried_again = refused_node::tried_again(draft).is_some();
-    if !tried_again && !draft.is_being_deleted(&stale.uid) {
+    if !tried_again && !draft.is_just_requested(&stale.uid) {
         let deletion = stale.deletion(&draft.node.name);
         draft.effects.replacements.push(deletion);
     }

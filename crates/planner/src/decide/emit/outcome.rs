@@ -158,6 +158,7 @@ pub(in crate::decide) fn outcome_at_once(reason: &Reason) -> Option<NodeOutcome>
                     | UpgradeReason::ForeignCordon
                     | UpgradeReason::FailureBudget { .. }
                     | UpgradeReason::Halted { .. }
+                    | UpgradeReason::NotAccepted { .. }
             )
     );
     let failed = matches!(

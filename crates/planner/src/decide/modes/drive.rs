@@ -24,9 +24,10 @@ use observed::ObservedNode;
 use crate::decide::assess::{UpgradeStanding, UpgradeTurn};
 use crate::decide::inputs::FleetInputs;
 use crate::decide::node_draft::{NodeDraft, REPEAT_SECONDS};
-use crate::decide::{other_actors, paused_nodes, refused_node};
+use crate::decide::{accepted_nodes, other_actors, paused_nodes, refused_node};
 use crate::time::after;
 
+pub(in crate::decide) mod acceptance;
 mod clear;
 mod end;
 pub(in crate::decide) mod patch;
@@ -36,7 +37,7 @@ pub(in crate::decide) mod start_patch;
 mod turn;
 mod validation;
 
-pub(in crate::decide) use end::{clear_away, fail, release_node};
+pub(in crate::decide) use end::{clear_away, fail, not_retried, note_results, release_node};
 pub(in crate::decide) use release_unchanged::{describe_released_unchanged, release_all_unchanged};
 pub(in crate::decide) use turn::{DriveTurn, StateResult, cordon_again};
 pub(in crate::decide) use validation::{after_validation, validation};
@@ -186,9 +187,7 @@ pub(in crate::decide) fn is_old(draft: &NodeDraft<'_>, driven: &DrivenNode<'_>) 
 /// Returns whether the node's new driver runs, and its checks failed.
 pub(in crate::decide) fn has_failed_proof(driven: &DrivenNode<'_>) -> bool {
     let failure = driven.record().and_then(|record| record.failure.as_ref());
-    failure.is_some_and(|failure| {
-        matches!(failure.cause, FailureCause::ValidationTimeout | FailureCause::PluginNotServing)
-    })
+    failure.is_some_and(|failure| failure.cause.is_failed_proof())
 }
 
 /// Returns the properties of the node for the limits. A requested change that has not been observed
@@ -215,10 +214,14 @@ pub(in crate::decide) fn throttled(
     }
 }
 
-/// Returns whether a failed node is not retried under this digest, unless a user requests it.
+/// Returns whether a failed node is not retried under this digest, unless a user requests it. A node
+/// that failed a test with its old driver is deferred.
 pub(in crate::decide) fn is_given_up(draft: &NodeDraft<'_>, driven: &DrivenNode<'_>) -> bool {
     if draft.refused_write().is_some() {
         return true;
+    }
+    if accepted_nodes::is_accepted(draft, driven) {
+        return false;
     }
     let Some(record) = driven.record().filter(|record| record.state == UpgradeState::UpgradeFailed)
     else {
@@ -228,6 +231,7 @@ pub(in crate::decide) fn is_given_up(draft: &NodeDraft<'_>, driven: &DrivenNode<
     let settings = draft.settings();
     record.digest == settings.digest
         && !failure.cause.is_refusal()
+        && failure.cause != FailureCause::AcceptanceFailedBefore
         && record.attempts(failure.cause, &settings.digest) >= settings.upgrade.attempts
         && !is_requested(driven.node, draft.traits())
 }
@@ -285,7 +289,8 @@ fn untouched(
 }
 
 /// Returns the step of a node whose upgrade failed. The node is done as soon as its driver works,
-/// also if a user repaired it. It is retried while it has attempts left.
+/// also if a user repaired it, unless it must pass acceptance tests: only a retry runs them. It is
+/// retried while it has attempts left.
 fn failed(
     draft: &mut NodeDraft<'_>,
     driven: &DrivenNode<'_>,
@@ -297,6 +302,9 @@ fn failed(
     if driven.is_unwanted() {
         return UpgradeTurn::Waits(turn::unwanted(draft, driven, record).into());
     }
+    if accepted_nodes::is_accepted(draft, driven) {
+        return UpgradeTurn::Waits(release_node(draft, driven, record).into());
+    }
     let left = left.map(|reason| &**reason);
     if !left.is_some_and(Reason::follows_operand_rule) {
         draft.memory.waiting_apart = None;
@@ -305,6 +313,8 @@ fn failed(
     if driven.is_current()
         && well
         && (validation(draft).is_none() || validation::validator_failed_before(draft, left))
+        && failure.cause != FailureCause::AcceptanceFailed
+        && !acceptance::must_be_tested(draft, driven, record)
     {
         return UpgradeTurn::Waits(release_node(draft, driven, record).into());
     }
@@ -317,12 +327,8 @@ fn failed(
         (record.attempts(failure.cause, &settings.digest), settings.upgrade.attempts);
     let message = || failure.message.clone();
     if same && attempts >= limit {
-        return UpgradeTurn::waits(UpgradeReason::Failed {
-            cause: failure.cause,
-            message: message(),
-            attempts,
-            cordoned: record.cordoned,
-        });
+        let reason = not_retried(failure.cause, message(), attempts, record.cordoned);
+        return UpgradeTurn::Waits(reason.into());
     }
     let at = record.since.saturating_add(pause(attempts)).unwrap_or(Timestamp::MAX);
     if same && at > draft.now() {

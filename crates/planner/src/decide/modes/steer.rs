@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use crate::action::NodePatch;
 use crate::drive_upgrade::cause::FailureCause;
 use crate::drive_upgrade::record::{NodeFailure, NodeRecordState, UpgradeRecord};
 use crate::drive_upgrade::start_limits::ThrottledNode;
@@ -14,18 +15,21 @@ use crate::hold;
 use crate::node::DriverPod;
 use crate::reason::Reason;
 use crate::reason::upgrade::UpgradeReason;
+use contract::acceptance::AcceptanceTime;
 use contract::record::RefusedWrite;
 use nvidia_upgrade::state::ControllerState;
 
 use crate::decide::assess::{UpgradeStanding, UpgradeTurn};
 use crate::decide::modes::assist;
+use crate::decide::modes::drive::acceptance::{self, AcceptanceStep, must_be_tested};
 use crate::decide::modes::drive::patch::put;
 use crate::decide::modes::drive::{
     DrivenNode, StateResult, after_validation, clear_away, cordon_again, fail, forbidden_by_others,
-    has_failed_proof, is_given_up, is_old, is_requested, release_node, throttled, validation,
+    has_failed_proof, is_given_up, is_old, is_requested, not_retried, note_results, release_node,
+    throttled, validation,
 };
 use crate::decide::node_draft::NodeDraft;
-use crate::decide::refused_node;
+use crate::decide::{accepted_nodes, refused_node};
 use crate::time::after;
 
 /// Assesses the node's upgrade. `left`: the reason for which it waits apart from its upgrade.
@@ -78,6 +82,11 @@ fn next(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, waits: bool) -> Upgr
             UpgradeTurn::waits(UpgradeReason::NewerRecord { version: *version })
         }
         NodeRecordState::Broken => clear_away(draft),
+        NodeRecordState::Record(record) if is_tested_again(draft, driven, record) => {
+            // It is started like any other node, and keeps its cordon.
+            forbidden_by_others(draft, driven)
+                .map_or(UpgradeTurn::Candidate(1), |reason| UpgradeTurn::Waits(reason.into()))
+        }
         NodeRecordState::Record(record)
             if record.state == UpgradeState::UpgradeFailed
                 && !record.cordoned
@@ -99,6 +108,32 @@ fn next(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, waits: bool) -> Upgr
         }
         NodeRecordState::Nothing => held(draft, driven, waits),
     }
+}
+
+/// Returns whether a failed node is started again because of its acceptance tests: another
+/// deployment, or a user, has it retried, and it failed one of them, or works and must pass them.
+fn is_tested_again(
+    draft: &mut NodeDraft<'_>,
+    driven: &DrivenNode<'_>,
+    record: &UpgradeRecord,
+) -> bool {
+    let Some(failure) = record.failure.as_ref().filter(|_| !is_not_failed(record)) else {
+        return false;
+    };
+    let traits = draft.traits();
+    if record.digest == draft.settings().digest && !is_requested(driven.node, traits)
+        || accepted_nodes::is_accepted(draft, driven)
+    {
+        return false;
+    }
+    let works = driven.is_current()
+        && validation(draft).is_none()
+        && matches!(
+            ControllerState::of_node(driven.node, traits),
+            ControllerState::Unknown | ControllerState::Done
+        );
+    failure.cause == FailureCause::AcceptanceFailed
+        || works && must_be_tested(draft, driven, record)
 }
 
 /// Advances a node that the hook has released; returns its reason. `left`: the reason for which it
@@ -157,7 +192,15 @@ fn check(
     record: &UpgradeRecord,
     left: Option<&Reason>,
 ) -> Reason {
+    if accepted_nodes::is_accepted(draft, driven) {
+        return release_node(draft, driven, record);
+    }
     let failure = record.failure.as_ref().filter(|_| !is_not_failed(record));
+    if let Some(failure) = failure
+        && failure.cause == FailureCause::AcceptanceFailed
+    {
+        return failed_reason(draft, record, failure);
+    }
     if let Some(trouble) = validation(draft) {
         if let Some(failure) = failure {
             return failed_reason(draft, record, failure);
@@ -176,7 +219,15 @@ fn check(
     }
     match (after_validation(draft, left), failure) {
         // The checks lead to no other state.
-        (StateResult::Done | StateResult::To(_), _) => release_node(draft, driven, record),
+        (StateResult::Done | StateResult::To(_), None) => accept(draft, driven, record),
+        (StateResult::Done | StateResult::To(_), Some(failure)) => {
+            // Only a retry runs the tests that it must pass.
+            if must_be_tested(draft, driven, record) {
+                failed_reason(draft, record, failure)
+            } else {
+                release_node(draft, driven, record)
+            }
+        }
         (StateResult::Fails(..) | StateResult::Stays(_), Some(failure)) => {
             failed_reason(draft, record, failure)
         }
@@ -185,6 +236,32 @@ fn check(
         }
         (StateResult::Stays(reason), None) => reason,
     }
+}
+
+/// Runs the acceptance tests of a node that would be released otherwise.
+fn accept(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, record: &UpgradeRecord) -> Reason {
+    let mut next = record.clone();
+    next.canary |= acceptance::is_canary(draft);
+    let (reason, actions) =
+        match acceptance::accept(draft, driven, &mut next, AcceptanceTime::After) {
+            AcceptanceStep::Accepted => return release_node(draft, driven, &next),
+            AcceptanceStep::NotAccepted(message) => {
+                let cause = acceptance::cause(AcceptanceTime::After);
+                return give_up(draft, driven, &next, cause, message);
+            }
+            AcceptanceStep::Waits(reason, actions) => (reason, actions),
+        };
+    if next.acceptance != record.acceptance {
+        let mut patch = NodePatch::for_node(driven.node);
+        put(&mut patch, &next, draft.traits());
+        if !draft.issue(patch) {
+            // The later actions depend on it.
+            return Reason::Upgrading(UpgradeReason::Cordoning);
+        }
+        note_results(draft, &next);
+    }
+    draft.effects.actions.extend(actions);
+    reason
 }
 
 /// Returns the reason of a node whose new driver has not started yet. NVIDIA's controller waits for
@@ -221,12 +298,8 @@ fn give_up(
 }
 
 fn failed_reason(draft: &NodeDraft<'_>, record: &UpgradeRecord, failure: &NodeFailure) -> Reason {
-    Reason::Upgrading(UpgradeReason::Failed {
-        cause: failure.cause,
-        message: failure.message.clone(),
-        attempts: record.attempts(failure.cause, &draft.settings().digest),
-        cordoned: record.cordoned,
-    })
+    let attempts = record.attempts(failure.cause, &draft.settings().digest);
+    not_retried(failure.cause, failure.message.clone(), attempts, record.cordoned)
 }
 
 /// Returns the step of a node with a refused write. NVIDIA's controller finishes nodes that it has
@@ -310,10 +383,13 @@ fn held(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, waits: bool) -> Upgr
 
 /// Releases a node: label, cordon and record in one patch.
 pub(in crate::decide) fn lift(draft: &mut NodeDraft<'_>) {
+    let is_canary = acceptance::is_canary(draft);
     let Some(driven) = DrivenNode::of(draft.fleet, draft.node) else { return };
     let (node, traits, settings, now) = (draft.node, draft.traits(), draft.settings(), draft.now());
     let record = UpgradeRecord {
-        cordoned: !node.unschedulable,
+        // A node that is tested again still has the hook's cordon.
+        cordoned: !node.unschedulable || driven.record().is_some_and(|record| record.cordoned),
+        canary: is_canary || driven.record().is_some_and(|record| record.canary),
         driver_pod: driven.pod.as_ref().map(|driver| driver.pod.uid.clone()),
         ..UpgradeRecord::new(UpgradeState::Lifted, &settings.digest, now)
     };
@@ -321,6 +397,9 @@ pub(in crate::decide) fn lift(draft: &mut NodeDraft<'_>) {
     put(&mut patch, &record, traits);
     patch.annotations.insert(traits.initially_unschedulable.to_owned(), Some("true".to_owned()));
     patch.unschedulable = (!node.unschedulable).then_some(true);
+    if driven.record().is_some() && node.annotations.contains_key(traits.requested) {
+        patch.annotations.insert(traits.requested.to_owned(), None);
+    }
     if ControllerState::of_node(node, traits) == ControllerState::Failed {
         // Its upgrade by the controller failed before; its label restarts the upgrade.
         patch.labels.insert(

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use contract::driver::Driver;
 use contract::names;
+use contract::proof::Canary;
+use contract::settings::Mode;
 use observed::OptionalApi;
 use observed::workload::NodeMaintenance;
 
@@ -211,4 +213,30 @@ fn gpu_operator_316_operands_still_paused_after_upgrade_are_named() {
         label(scene, "gpu-0", names::UPGRADE_STATE_LABEL, "upgrade-failed");
     };
     assert_eq!(found(failed).len(), 1);
+}
+
+#[test]
+fn canary_label_that_no_node_has_is_found() {
+    let per = |mode: Mode, labels: &'static [&'static str]| {
+        move |scene: &mut PreflightScene| {
+            scene.settings.mode = mode;
+            let per = labels.iter().map(|label| (*label).to_owned()).collect();
+            scene.settings.upgrade.canary = Some(Canary { per, ..Canary::default() });
+            label(scene, "gpu-1", "zone", "a");
+        }
+    };
+    let of_canary = |mode: Mode, labels: &'static [&'static str]| {
+        let all = found(per(mode, labels)).into_iter();
+        all.filter(|text| text.starts_with("canary-labels: ")).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        of_canary(Mode::Steer, &["zone", "rack"]),
+        ["canary-labels: no GPU node has the label of canary.per: rack"]
+    );
+    assert_eq!(
+        of_canary(Mode::Drive, &["row", "rack"]),
+        ["canary-labels: no GPU node has the labels of canary.per: row, rack"]
+    );
+    assert_eq!(of_canary(Mode::Steer, &["zone"]), none());
+    assert_eq!(of_canary(Mode::Assist, &["rack"]), none(), "the hook chooses no canaries");
 }

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use crate::drive_upgrade::cause::FailureCause;
 use crate::drive_upgrade::start_limits::StartRefusal;
 use crate::drive_upgrade::state::UpgradeState;
+use contract::acceptance::AcceptanceTime;
 use contract::driver::Driver;
 use contract::record::proof::HaltCause;
 
@@ -17,7 +18,9 @@ use crate::reason::upgrade::UpgradeReason;
 /// Every blocking condition.
 pub(super) fn upgrading() -> Vec<UpgradeReason> {
     let refused = refusals().into_iter().map(UpgradeReason::Refused);
-    let failed = FailureCause::ALL.into_iter().map(failed);
+    // A node that fails for this cause is not accepted.
+    let is_failed = |cause: &FailureCause| *cause != FailureCause::AcceptanceFailedBefore;
+    let failed = FailureCause::ALL.into_iter().filter(is_failed).map(failed);
     [of_the_turn(), of_others(), of_the_work(), of_the_end()]
         .concat()
         .into_iter()
@@ -152,10 +155,28 @@ fn of_the_end() -> Vec<UpgradeReason> {
             trouble: "driver-validation: CrashLoopBackOff".into(),
             until: LATER,
         },
+        accepting(AcceptanceTime::Before, None),
+        accepting(AcceptanceTime::After, None),
+        accepting(AcceptanceTime::After, Some("ImagePullBackOff: registry.example.com/dcgm:4.2")),
+        UpgradeReason::AcceptanceEnding { pod: "dcgm-0a1b2c3d4e".into() },
+        not_accepted(false),
+        not_accepted(true),
         again(1),
         UpgradeReason::Failed { cause, message, attempts: 1, cordoned: false },
         UpgradeReason::Releasing,
     ]
+}
+
+/// A node whose acceptance test has not ended.
+fn accepting(time: AcceptanceTime, trouble: Option<&str>) -> UpgradeReason {
+    let trouble = trouble.map(str::to_owned);
+    UpgradeReason::Accepting { test: "dcgm".into(), time, trouble, until: LATER }
+}
+
+/// A node that keeps its old driver because a test failed with it.
+fn not_accepted(cordoned: bool) -> UpgradeReason {
+    let message = why(FailureCause::AcceptanceFailedBefore).into();
+    UpgradeReason::NotAccepted { message, cordoned }
 }
 
 /// A node that failed for this as often as it may.
@@ -186,6 +207,12 @@ fn why(cause: FailureCause) -> &'static str {
             "the driver pod did not become ready within 1800 s: nvidia-driver-ctr: CreateContainerError"
         }
         FailureCause::ValidationTimeout => "driver-validation: CrashLoopBackOff",
+        FailureCause::AcceptanceFailedBefore => {
+            "acceptance test `dcgm` failed with the old driver: dcgm: exit code 226"
+        }
+        FailureCause::AcceptanceFailed => {
+            "acceptance test `dcgm` could not be scheduled: 0/3 nodes are available: 1 Insufficient nvidia.com/gpu"
+        }
         FailureCause::PluginNotServing => "no ResourceSlice of gpu.nvidia.com for the node",
         FailureCause::WriteRefused | FailureCause::WriteRefusedAfterRestart => {
             "admission webhook \"nodes.example.com\" denied the request: node gpu-1 is reserved"

@@ -6,7 +6,7 @@ use planner::decide::{Action, Decision};
 use planner::drive_upgrade::record::belongs_to_other_hook;
 
 use super::{Driven, about_to_evict};
-use crate::fleet::{Fleet, at, waits};
+use crate::fleet::{Fleet, NEW, at, waits};
 
 /// Whether the decision uncordons a node.
 fn uncordons(decision: &Decision) -> bool {
@@ -135,4 +135,31 @@ fn traces_of_another_drivers_hook_are_not_released() {
         "{:?}",
         decision.actions
     );
+}
+
+/// A user takes a node as proven although its validator never succeeded.
+#[test]
+fn accepted_node_is_released_with_its_failed_proof() {
+    let mut driven = Driven::new(1);
+    let fleet = &mut driven.fleet;
+    let traits = Driver::Gpu.traits();
+    let record = serde_json::json!({
+        "version": 1, "state": "upgrade-failed", "since": at(-20), "started": at(-60),
+        "digest": fleet.settings.digest, "cordoned": true, "attempts": {"validation-timeout": 9},
+        "failure": {"cause": "validation-timeout", "message": "the validator is not ready"},
+    });
+    fleet.driver("gpu-0", "new", NEW, -50);
+    fleet.driver_pod("gpu-0").containers_ready = true;
+    fleet.plugin("gpu-0", -30, NEW);
+    let validator = fleet.observed.validators.find_mut("gpu-0", |_| true).expect("its validator");
+    validator.containers_ready = false;
+    let node = fleet.node("gpu-0");
+    node.unschedulable = true;
+    node.annotations.insert(traits.own_record.into(), record.to_string());
+    node.labels.insert(traits.own_state_label.into(), "upgrade-failed".into());
+    assert!(!uncordons(&fleet.decide(0)), "it stays failed");
+    fleet.memory.accepted.insert("gpu-0".to_owned(), at(-30));
+    assert!(!uncordons(&fleet.decide(1)), "the request is older than the failure");
+    fleet.memory.accepted.insert("gpu-0".to_owned(), at(-10));
+    assert!(uncordons(&fleet.decide(2)));
 }

@@ -8,7 +8,8 @@ use planner::decide::{Planner, decide};
 use simulator::setup::DecisionMutation;
 
 use super::Engine;
-use super::step::{Event, settings};
+use super::event::Event;
+use super::step::settings;
 use super::world::{Model, World, now};
 
 /// The result of a search.

@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use contract::record::RecordedReason;
+use contract::record::acceptance::AcceptanceResult;
 use jiff::{SignedDuration, Timestamp};
 use planner::decide::Action;
 use planner::drive_upgrade::record::UpgradeRecord;
 
-use super::world::{World, index, now};
+use super::world::{World, index, now, test_uid};
 
 /// The length of one time step, in seconds.
 pub(super) const STEP: i64 = 10;
@@ -29,10 +30,17 @@ fn record(text: &str, seconds: i64) -> String {
     record.since = older(record.since, seconds, 40);
     record.started = older(record.started, seconds, 40);
     record.steps.clear();
+    record.acceptance.iter_mut().for_each(without_times);
     if let Some(failure) = &mut record.failure {
         failure.message.clear();
     }
     record.text()
+}
+
+/// Removes what does not influence decisions from a result.
+fn without_times(result: &mut AcceptanceResult) {
+    (result.at, result.seconds) = (now(), 0);
+    result.message.clear();
 }
 
 impl World {
@@ -54,6 +62,7 @@ impl World {
             // Only the kind of the reason matters.
             node.reason =
                 node.reason.take().map(|reason| RecordedReason { text: String::new(), ..reason });
+            node.acceptance.iter_mut().for_each(without_times);
             for replaced in node.replaced.values_mut() {
                 (replaced.at, replaced.back_at) = (now(), replaced.back_at.map(|_| now()));
                 replaced.cause.clear();
@@ -95,7 +104,9 @@ impl World {
                     .and_then(|host| host.plugin)
                     .map(|plugin| format!("plugin-{at}-{}", plugin.number));
                 let pod = host.and_then(|host| host.pod).map(|(number, _)| format!("pod-{number}"));
-                [driver, plugin, pod].into_iter().flatten()
+                let test =
+                    host.and_then(|host| host.test.as_ref()).map(|test| test_uid(&test.name));
+                [driver, plugin, pod, test].into_iter().flatten()
             })
             .collect();
         memory.issued.retain(|uid, _| uids.contains(uid));
@@ -120,7 +131,9 @@ impl World {
                 Action::PatchNode(_)
                 | Action::Evict(_)
                 | Action::DeleteDriver(_)
-                | Action::ReplacePlugin { .. } => None,
+                | Action::ReplacePlugin { .. }
+                | Action::CreateAcceptancePod(_)
+                | Action::DeleteAcceptancePod(_) => None,
             });
             versions.extend(pending);
             let ranked: Vec<u32> = versions.into_iter().collect();

@@ -10,71 +10,11 @@ use planner::drive_upgrade::record::UpgradeRecord;
 use planner::memory::RunMemory;
 use planner::pods::eviction_retry::{EvictionHistory, EvictionReply};
 
+use super::event::Event;
 use super::key::STEP;
-use super::world::{DriverPod, Host, Model, Plugin, Start, World, index, name, now, policy};
-
-/// A possible event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Event {
-    DriverGone(usize),
-    DriverComes(usize),
-    DriverReady(usize),
-    Validated(usize),
-    PluginGone(usize),
-    PluginBack(usize),
-    PodGone(usize),
-    /// The evicted pod is scheduled again.
-    PodComes(usize),
-    Ready(usize),
-    /// Others remove their cordon. While it remains, it may use up the limit.
-    LetGo(usize),
-    /// The caches receive the current state of a node.
-    Told(usize),
-    HookStarts,
-    Decides,
-    /// The next action of a node reaches the server.
-    Acts(usize),
-    TimeGoesOn,
-    // Faults.
-    DriverFails(usize),
-    NotReady(usize),
-    Leaves(usize),
-    Cordon(usize),
-    Uncordon(usize),
-    LabelRemoved(usize),
-    RecordRemoved(usize),
-    Killed,
-}
-
-impl Event {
-    pub(crate) fn is_fault(self) -> bool {
-        match self {
-            Self::DriverFails(_)
-            | Self::NotReady(_)
-            | Self::Leaves(_)
-            | Self::Cordon(_)
-            | Self::Uncordon(_)
-            | Self::LabelRemoved(_)
-            | Self::RecordRemoved(_)
-            | Self::Killed => true,
-            Self::DriverGone(_)
-            | Self::DriverComes(_)
-            | Self::DriverReady(_)
-            | Self::Validated(_)
-            | Self::PluginGone(_)
-            | Self::PluginBack(_)
-            | Self::PodGone(_)
-            | Self::PodComes(_)
-            | Self::Ready(_)
-            | Self::LetGo(_)
-            | Self::Told(_)
-            | Self::HookStarts
-            | Self::Decides
-            | Self::Acts(_)
-            | Self::TimeGoesOn => false,
-        }
-    }
-}
+use super::world::{
+    DriverPod, Host, Model, Plugin, Start, TestPod, World, index, name, now, policy, test_uid,
+};
 
 fn record(host: &Host) -> Option<UpgradeRecord> {
     serde_json::from_str(host.record.as_ref()?).ok()
@@ -111,7 +51,13 @@ impl World {
             may(host.ready && runs && host.plugin.is_none(), Event::PluginBack(at));
             may(host.ready && host.pod.is_some_and(|(_, leaving)| leaving), Event::PodGone(at));
             may(roams && host.ready && !host.cordoned, Event::PodComes(at));
+            let runs_test = |test: &TestPod| test.passed.is_none() && !test.deleting;
+            let is_tested = host.ready && host.test.as_ref().is_some_and(runs_test);
+            may(is_tested, Event::TestPasses(at));
+            let leaves = host.test.as_ref().is_some_and(|test| test.deleting);
+            may(host.ready && leaves, Event::TestGone(at));
             if self.faults > 0 {
+                may(is_tested, Event::TestFails(at));
                 may(
                     starts.is_some_and(|driver| driver.start == Start::Starting),
                     Event::DriverFails(at),
@@ -197,6 +143,14 @@ impl World {
                 self.host(at).plugin = Some(Plugin { number, fresh: true, deleting: false });
             }
             Event::PodGone(at) => self.host(at).pod = None,
+            Event::TestPasses(at) | Event::TestFails(at) => {
+                let host = self.host(at);
+                let test = host.test.as_mut().expect("it runs");
+                test.passed = Some(!event.is_fault());
+                host.tested.retain(|driver| *driver != test.driver);
+                host.tested.extend((!event.is_fault()).then_some(test.driver));
+            }
+            Event::TestGone(at) => self.host(at).test = None,
             Event::PodComes(at) => {
                 // The pod's name is unknown on all nodes.
                 let known = |number: u8| {
@@ -321,6 +275,16 @@ impl World {
                 .outcomes
                 .get(&name(at))
                 .is_none_or(|outcome| *outcome == NodeOutcome::Done);
+            // The loop also performs the actions of its last decision.
+            let is_deleted = |test: &TestPod| {
+                test.deleting
+                    || decision.actions.iter().any(|action| {
+                        matches!(action, Action::DeleteAcceptancePod(deletion) if deletion.uid == test_uid(&test.name))
+                    })
+            };
+            if !host.test.as_ref().is_none_or(is_deleted) {
+                return Err(format!("{}: the pod of its test outlives the run", name(at)));
+            }
             if done && (host.ours || host.label.is_some() || host.record.is_some()) {
                 return Err(format!("{} is done, and something of ours is left on it", name(at)));
             }
@@ -410,6 +374,23 @@ impl World {
                 }
                 host.replaced.push(driver);
             }
+            Action::CreateAcceptancePod(creation) => {
+                let driver = host.driver.map_or(0, |driver| driver.number);
+                let new = TestPod { name: creation.pod, driver, passed: None, deleting: false };
+                if known && (!host.cordoned || record(host).is_none()) {
+                    return Err(format!("{node}: it is tested, and is not in progress"));
+                }
+                if known && host.test.as_ref().is_some_and(|test| test.name != new.name) {
+                    return Err(format!("{node}: a second pod tests it"));
+                }
+                host.test.get_or_insert(new);
+            }
+            Action::DeleteAcceptancePod(deletion) => {
+                let is_wanted = |test: &&mut TestPod| deletion.uid == test_uid(&test.name);
+                if let Some(test) = host.test.as_mut().filter(is_wanted) {
+                    test.deleting = true;
+                }
+            }
         }
         Ok(())
     }
@@ -424,6 +405,11 @@ impl World {
         let host = self.host(at);
         if patch.unschedulable == Some(false) && host.cordoned && !host.ours {
             return Err(format!("{node}: a foreign cordon is removed"));
+        }
+        let driver = host.driver.filter(|driver| driver.new).map(|driver| driver.number);
+        let untested = driver.filter(|number| model.test && !host.tested.contains(number));
+        if patch.unschedulable == Some(false) && host.cordoned && untested.is_some() {
+            return Err(format!("{node}: it takes workloads, and has not passed its test"));
         }
         host.version += 1;
         if let Some(label) = patch.labels.get(traits.own_state_label) {

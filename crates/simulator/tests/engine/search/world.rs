@@ -1,14 +1,16 @@
 //! The small world, and the state that the engine observes of it. The current time is constant:
 //! when time advances, timestamps become older.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
+use contract::acceptance::{AcceptanceGpus, AcceptanceNodes, AcceptanceTest, AcceptanceTime};
 use contract::count::Count;
 use contract::driver::Driver;
 use contract::policy::{PodDeletionPolicy, Policy, UpgradeSettings};
 use contract::settings::{Mode, Settings};
 use contract::task::Task;
 use jiff::Timestamp;
+use observed::acceptance::{AcceptancePhase, AcceptancePod};
 use observed::workload::{PodController, PodPhase, Workload};
 use observed::{
     LiveUpgradePolicy, Observed, ObservedContainer, ObservedNode, ObservedPod, ObservedRevision,
@@ -36,6 +38,8 @@ pub(crate) struct Model {
     pub(crate) lag: bool,
     /// Whether a pod with a GPU runs on the first node.
     pub(crate) pod: bool,
+    /// Whether the nodes must pass an acceptance test with the new driver.
+    pub(crate) test: bool,
     pub(crate) parallel: u32,
 }
 
@@ -63,6 +67,17 @@ pub(crate) struct Plugin {
     pub(crate) deleting: bool,
 }
 
+/// The pod of an acceptance test.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct TestPod {
+    pub(crate) name: String,
+    /// The number of the driver pod with which it runs.
+    pub(crate) driver: u8,
+    /// Whether it succeeded. `None`: it runs.
+    pub(crate) passed: Option<bool>,
+    pub(crate) deleting: bool,
+}
+
 /// A node with its pods.
 #[expect(clippy::struct_excessive_bools, reason = "facts that have nothing to do with one another")]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -82,6 +97,9 @@ pub(crate) struct Host {
     pub(crate) plugin: Option<Plugin>,
     /// The pod with a GPU: its number, and whether it is leaving.
     pub(crate) pod: Option<(u8, bool)>,
+    pub(crate) test: Option<TestPod>,
+    /// The driver pods with which the last pod of the test succeeded.
+    pub(crate) tested: Vec<u8>,
     /// The driver pods for which a plugin was replaced.
     pub(crate) replaced: Vec<u8>,
 }
@@ -137,9 +155,23 @@ pub(crate) fn policy(model: &Model) -> Settings {
         failure_budget: Count::Percent(100),
         start_seconds: 30,
         validation_seconds: 20,
+        acceptance: model.test.then(acceptance_test).into_iter().collect(),
         ..UpgradeSettings::default()
     };
     settings
+}
+
+/// The name of the acceptance test.
+const TEST: &str = "dcgm";
+
+fn acceptance_test() -> AcceptanceTest {
+    AcceptanceTest {
+        name: TEST.to_owned(),
+        timeout_seconds: 20,
+        when: vec![AcceptanceTime::After],
+        nodes: AcceptanceNodes::All,
+        gpus: AcceptanceGpus::Template,
+    }
 }
 
 impl World {
@@ -157,6 +189,8 @@ impl World {
             validator: true,
             plugin: Some(Plugin { number: 0, fresh: true, deleting: false }),
             pod: (model.pod && index == 0).then_some((0, false)),
+            test: None,
+            tested: Vec::new(),
             replaced: Vec::new(),
         };
         let hosts: Vec<Option<Host>> = (0..model.nodes).map(|index| Some(host(index))).collect();
@@ -318,10 +352,42 @@ impl World {
                 };
                 slices.push(slice);
             }
+            if let Some(test) = &host.test {
+                let pod = acceptance_pod(&node, test);
+                observed.acceptance.insert(&node, pod.name.clone(), Arc::new(pod));
+            }
             let pods = host.pod.map(|(number, leaving)| workload(&node, number, leaving));
             observed.workloads.pods.insert(node, pods.into_iter().collect());
         }
         observed
+    }
+}
+
+/// Returns the UID of the pod of the test with this name.
+pub(crate) fn test_uid(name: &str) -> String {
+    format!("uid-{name}")
+}
+
+fn acceptance_pod(node: &str, test: &TestPod) -> AcceptancePod {
+    let phase = match test.passed {
+        None => AcceptancePhase::Running,
+        Some(true) => AcceptancePhase::Succeeded { seconds: 10 },
+        Some(false) => AcceptancePhase::Failed {
+            message: "exit code 1: Error".into(),
+            timed_out: false,
+            seconds: 10,
+        },
+    };
+    AcceptancePod {
+        name: test.name.clone(),
+        uid: test_uid(&test.name),
+        node: node.into(),
+        test: TEST.into(),
+        time: Some(AcceptanceTime::After),
+        digest: settings().digest.chars().take(12).collect(),
+        created: at(-10),
+        deleting: test.deleting,
+        phase,
     }
 }
 

@@ -53,6 +53,7 @@ pub(in crate::decide) fn release_node(
     )));
     if draft.issue(patch) {
         draft.change_record(|known| known.steps = record.steps());
+        note_results(draft, record);
     }
     Reason::Upgrading(UpgradeReason::Releasing)
 }
@@ -68,7 +69,10 @@ pub(in crate::decide) fn fail(
 ) -> Reason {
     let (node, settings, now) = (driven.node, draft.settings(), draft.now());
     let mut failed = record.clone();
-    let attempts = record.attempts(cause, &settings.digest) + 1;
+    let (attempts, limit) =
+        (record.attempts(cause, &settings.digest) + 1, settings.upgrade.attempts);
+    // A node that fails an acceptance test is not retried.
+    let attempts = if cause.is_acceptance() { attempts.max(limit) } else { attempts };
     failed.count_under(&settings.digest);
     failed.attempts.insert(cause, attempts);
     failed.failure = Some(NodeFailure { cause, message: message.clone() });
@@ -85,7 +89,6 @@ pub(in crate::decide) fn fail(
         patch.unschedulable = node.unschedulable.then_some(false);
     }
     put(&mut patch, &failed, draft.traits());
-    let limit = settings.upgrade.attempts;
     let refused = if cause.is_refusal() { draft.refused_write() } else { None };
     let reason = if let Some(refused) = refused {
         Reason::WriteRefused {
@@ -94,12 +97,7 @@ pub(in crate::decide) fn fail(
             cordoned: failed.cordoned && node.unschedulable,
         }
     } else if attempts >= limit {
-        Reason::Upgrading(UpgradeReason::Failed {
-            cause,
-            message,
-            attempts,
-            cordoned: failed.cordoned,
-        })
+        not_retried(cause, message, attempts, failed.cordoned)
     } else {
         let at = now.saturating_add(pause(attempts)).unwrap_or(Timestamp::MAX);
         draft.alarm.set(at);
@@ -109,6 +107,30 @@ pub(in crate::decide) fn fail(
         Some(NodeNews::Failed(format!("{cause}: {reason}; {}", failed.describe_steps(now))));
     if draft.issue(patch) {
         draft.change_record(|known| known.steps = failed.steps());
+        note_results(draft, &failed);
     }
     reason
+}
+
+/// Returns the reason of a node that failed, and is not retried under this digest.
+pub(in crate::decide) fn not_retried(
+    cause: FailureCause,
+    message: String,
+    attempts: u32,
+    cordoned: bool,
+) -> Reason {
+    Reason::Upgrading(if cause == FailureCause::AcceptanceFailedBefore {
+        UpgradeReason::NotAccepted { message, cordoned }
+    } else {
+        UpgradeReason::Failed { cause, message, attempts, cordoned }
+    })
+}
+
+/// Copies the results of acceptance tests, which the node has from now on, into the run record.
+pub(in crate::decide) fn note_results(draft: &mut NodeDraft<'_>, record: &UpgradeRecord) {
+    if !record.acceptance.is_empty() {
+        draft.change_record(|known| {
+            record.acceptance.iter().for_each(|result| known.add_result(result));
+        });
+    }
 }

@@ -6,12 +6,14 @@ use crate::drive_upgrade::record::UpgradeRecord;
 use crate::drive_upgrade::state::UpgradeState;
 use crate::hold;
 
+use super::acceptance::is_canary;
 use super::patch::put;
 use super::turn::after_jobs;
 use super::{DrivenNode, asked_for, is_requested};
 
 /// Starts a node: cordon, state and record in one patch. `again`: number of earlier attempts.
 pub(in crate::decide) fn start(draft: &mut NodeDraft<'_>, again: u32) {
+    let is_canary = is_canary(draft);
     let Some(driven) = DrivenNode::of(draft.fleet, draft.node) else { return };
     let (node, settings, traits, now) = (draft.node, draft.settings(), draft.traits(), draft.now());
     let known = driven.record();
@@ -36,6 +38,7 @@ pub(in crate::decide) fn start(draft: &mut NodeDraft<'_>, again: u32) {
         cordoned: !node.unschedulable || known.is_some_and(|record| record.cordoned),
         restart_only,
         requested: asked_for(node, traits) || known.is_some_and(|record| record.requested),
+        canary: is_canary || known.is_some_and(|record| record.canary),
         daemon_set: settings.own_daemon_set(),
         driver_pod: driven.pod.as_ref().map(|driver| driver.pod.uid.clone()),
         attempts: attempts.collect(),

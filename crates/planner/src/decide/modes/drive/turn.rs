@@ -14,14 +14,16 @@ use crate::node::DriverPod;
 use crate::reason::Reason;
 use crate::reason::upgrade::UpgradeReason;
 use crate::time::after;
+use contract::acceptance::AcceptanceTime;
 use contract::policy::Policy;
 use observed::{ObservedNode, ObservedPod};
 
+use super::acceptance::{self, AcceptanceStep};
 use super::clear::{self, PodClearing};
 use super::patch::put;
 use super::release_unchanged::release_unchanged;
 use super::validation::{after_validation, validation, validator_failed_before};
-use super::{DrivenNode, fail, release_node};
+use super::{DrivenNode, fail, note_results, release_node};
 
 /// Number of restarts of a container that is not ready above which its driver counts as failing
 /// (k8s-operator-libs: more than 10).
@@ -99,6 +101,7 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
             return cordon_again(self.draft, self.driven, self.record);
         }
         let mut next = self.record.clone();
+        next.canary |= acceptance::is_canary(self.draft);
         if next.state.is_before_restart() && !next.requested && self.driven.is_current() {
             // The request was withdrawn, others have replaced the driver pod, or an earlier
             // deployment did, and the node failed its checks: there is no reason to evict pods, but
@@ -106,7 +109,7 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
             next.enter(UpgradeState::ValidationRequired, self.draft.now());
         }
         loop {
-            match self.step(&next) {
+            match self.step(&mut next) {
                 StateResult::Stays(reason) => return self.stays(&next, reason),
                 StateResult::To(state) => next.enter(state, self.draft.now()),
                 StateResult::Fails(cause, message) => {
@@ -128,13 +131,18 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
             next.state == self.record.state || next.state == UpgradeState::ValidationRequired;
         if !told || label != Some(self.record.state.name()) {
             put(&mut patch, next, traits);
+        } else if next.acceptance != self.record.acceptance {
+            put(&mut patch, &self.record.with_results_of(next), traits);
         }
         if next.state >= UpgradeState::PodRestartRequired && self.unblocks() {
             patch.annotations.insert(traits.safe_load.to_owned(), None);
         }
-        if !patch.is_empty() && !self.draft.issue(patch) {
-            // The later actions depend on it.
-            return Reason::Upgrading(UpgradeReason::Cordoning);
+        if !patch.is_empty() {
+            if !self.draft.issue(patch) {
+                // The later actions depend on it.
+                return Reason::Upgrading(UpgradeReason::Cordoning);
+            }
+            note_results(self.draft, next);
         }
         self.draft.effects.actions.extend(self.actions);
         reason
@@ -144,7 +152,7 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
         &self.draft.settings().upgrade.policy
     }
 
-    fn step(&mut self, record: &UpgradeRecord) -> StateResult {
+    fn step(&mut self, record: &mut UpgradeRecord) -> StateResult {
         let policy = self.policy();
         match record.state {
             // The policy no longer has the step that it had when the node entered the state: the
@@ -223,7 +231,7 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
     }
 
     /// Replaces the driver pod. A current pod is not replaced.
-    fn restart(&mut self, record: &UpgradeRecord) -> StateResult {
+    fn restart(&mut self, record: &mut UpgradeRecord) -> StateResult {
         let limit = self.draft.settings().upgrade.start_seconds;
         // Time without a running process does not count.
         let late =
@@ -251,7 +259,9 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
         // A driver that failed gets a new pod with each attempt.
         let again = !record.attempts.is_empty() && is_older(pod, record) && !pod.containers_ready;
         if !driver.newest || again {
-            if let Some(step) = clear::protect(self.draft, self.driven, record) {
+            if let Some(step) = clear::protect(self.draft, self.driven, record)
+                .or_else(|| self.accept(record, AcceptanceTime::Before))
+            {
                 return step;
             }
             self.delete_driver(pod);
@@ -297,7 +307,7 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
     }
 
     fn delete_driver(&mut self, pod: &ObservedPod) {
-        if !self.draft.is_being_deleted(&pod.uid) {
+        if !self.draft.is_just_requested(&pod.uid) {
             self.actions.push(Action::DeleteDriver(PodDeletion {
                 node: self.driven.node.name.clone(),
                 namespace: pod.namespace.clone(),
@@ -308,7 +318,7 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
     }
 
     /// Validates what depends on the driver: validator, toolkit, plugins.
-    fn validate(&mut self, record: &UpgradeRecord) -> StateResult {
+    fn validate(&mut self, record: &mut UpgradeRecord) -> StateResult {
         if !self.driven.is_current() {
             // The driver stopped working, or a newer one was requested in the meantime.
             return StateResult::To(UpgradeState::PodRestartRequired);
@@ -328,6 +338,9 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
             let since = followed
                 .and_then(|driver| driver.pod.ready_since)
                 .map_or(observed, |ready| ready.max(not_before).min(observed));
+            // Acceptance tests that have run do not count.
+            let tested = record.acceptance.iter().map(|result| result.at).max();
+            let since = tested.map_or(since, |at| since.max(at));
             let until = after(since, draft.settings().upgrade.validation_seconds);
             if draft.now() < until {
                 draft.alarm.set(until);
@@ -342,7 +355,31 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
                 return StateResult::Fails(FailureCause::ValidationTimeout, trouble);
             }
         }
-        after_validation(draft, self.left.as_deref())
+        match after_validation(draft, self.left.as_deref()) {
+            StateResult::Done => {
+                self.accept(record, AcceptanceTime::After).unwrap_or(StateResult::Done)
+            }
+            other @ (StateResult::Stays(_) | StateResult::To(_) | StateResult::Fails(..)) => other,
+        }
+    }
+
+    /// Runs the acceptance tests of this time. Returns what they lead to; `None`: the node is
+    /// accepted.
+    fn accept(&mut self, record: &mut UpgradeRecord, time: AcceptanceTime) -> Option<StateResult> {
+        match acceptance::accept(self.draft, self.driven, record, time) {
+            AcceptanceStep::Accepted => None,
+            AcceptanceStep::Waits(reason, actions) => {
+                self.actions.extend(actions);
+                Some(StateResult::Stays(reason))
+            }
+            AcceptanceStep::NotAccepted(message) => {
+                // A node whose driver was replaced before is not released: that driver is not
+                // proven.
+                let is_old = is_untouched(self.draft, self.driven, record);
+                let time = if is_old { time } else { AcceptanceTime::After };
+                Some(StateResult::Fails(acceptance::cause(time), message))
+            }
+        }
     }
 
     /// Returns whether the driver pod may load its driver: it waits for the removal of the

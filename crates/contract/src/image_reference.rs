@@ -1,0 +1,61 @@
+//! References of container images: `REPOSITORY[:TAG][@DIGEST]`.
+
+use super::grammar::{is_digest, is_image_name, is_tag};
+
+/// Splits a reference into repository, tag and digest.
+pub fn split(text: &str) -> (&str, Option<&str>, Option<&str>) {
+    let (name, digest) =
+        text.split_once('@').map_or((text, None), |(name, digest)| (name, Some(digest)));
+    // A colon before the last slash belongs to the registry's port.
+    let start = name.rfind('/').map_or(0, |slash| slash + 1);
+    match name[start..].split_once(':') {
+        Some((_, tag)) => (&name[..name.len() - tag.len() - 1], Some(tag), digest),
+        None => (name, None, digest),
+    }
+}
+
+/// Returns whether a text is the reference of an image.
+pub fn is_image_reference(text: &str) -> bool {
+    let (repository, tag, digest) = split(text);
+    is_image_name(repository)
+        && tag.is_none_or(is_tag)
+        && digest.is_none_or(|digest| digest.strip_prefix("sha256:").is_some_and(is_digest))
+}
+
+/// Returns whether a reference has a tag or a digest. Without them, each node pulls what is the
+/// latest image at that moment.
+pub fn is_pinned(text: &str) -> bool {
+    let (_, tag, digest) = split(text);
+    tag.is_some() || digest.is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn port_tag_and_digest_are_told_apart() {
+        let digest = format!("sha256:{}", "0a".repeat(32));
+        for (text, expected) in [
+            ("r.example.com:5000/a/b", ("r.example.com:5000/a/b", None, None)),
+            ("r.example.com:5000/a/b:1.2", ("r.example.com:5000/a/b", Some("1.2"), None)),
+            ("a@sha256:0a", ("a", None, Some("sha256:0a"))),
+            ("a:1@sha256:0a", ("a", Some("1"), Some("sha256:0a"))),
+        ] {
+            assert_eq!(split(text), expected, "{text}");
+        }
+        for (text, fits, pinned) in [
+            ("nvcr.io/nvidia/cuda", true, false),
+            ("nvcr.io/nvidia/cuda:12.9.1-base-ubuntu24.04", true, true),
+            (&format!("nvcr.io/nvidia/cuda@{digest}"), true, true),
+            (&format!("nvcr.io/nvidia/cuda:1@{digest}"), true, true),
+            ("nvcr.io/nvidia/cuda@sha256:0a", false, true),
+            ("https://nvcr.io/nvidia/cuda:1", false, true),
+            ("-a:1", false, true),
+            ("a:", false, true),
+            ("a b", false, false),
+        ] {
+            assert_eq!((is_image_reference(text), is_pinned(text)), (fits, pinned), "{text}");
+        }
+    }
+}

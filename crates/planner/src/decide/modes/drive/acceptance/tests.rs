@@ -1,0 +1,285 @@
+use jiff::SignedDuration;
+
+use contract::acceptance::AcceptanceGpus;
+use contract::settings::Settings;
+use observed::{Labels, Observed, ObservedPod};
+
+use super::*;
+use crate::device_plugin::DevicePlugins;
+use crate::dra_plugin::DraPlugins;
+use crate::drive_upgrade::record::NodeRecordState;
+use crate::memory::{RequestedDeletion, RunMemory};
+use crate::write_refusals::RefusalKind;
+
+use AcceptanceTime::{After, Before};
+
+const TIMEOUT: u64 = 600;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::UNIX_EPOCH + SignedDuration::from_secs(second)
+}
+
+fn test(name: &str, when: &[AcceptanceTime]) -> AcceptanceTest {
+    AcceptanceTest {
+        name: name.to_owned(),
+        timeout_seconds: TIMEOUT,
+        when: when.to_vec(),
+        nodes: AcceptanceNodes::All,
+        gpus: AcceptanceGpus::All,
+    }
+}
+
+/// A cordoned node whose driver works, and that is otherwise ready for its tests.
+struct Scene {
+    observed: Observed,
+    settings: Settings,
+    memory: RunMemory,
+    node: ObservedNode,
+    driver: ObservedPod,
+    record: UpgradeRecord,
+}
+
+impl Scene {
+    fn new(tests: Vec<AcceptanceTest>) -> Self {
+        let mut settings = Settings { digest: "digest".into(), ..Settings::default() };
+        settings.upgrade.acceptance = tests;
+        let node = ObservedNode {
+            name: "gpu-0".into(),
+            uid: "uid-0".into(),
+            ready: true,
+            unschedulable: true,
+            gpus_allocatable: [("nvidia.com/gpu".to_owned(), "8".to_owned())].into_iter().collect(),
+            ..ObservedNode::default()
+        };
+        let driver =
+            ObservedPod { uid: "driver".into(), containers_ready: true, ..ObservedPod::default() };
+        let mut record = UpgradeRecord::new(UpgradeState::PodRestartRequired, "digest", at(0));
+        record.driver_pod = Some("driver".into());
+        Self {
+            observed: Observed::default(),
+            settings,
+            memory: RunMemory::new(at(0), at(100_000)),
+            node,
+            driver,
+            record,
+        }
+    }
+
+    /// Decides about the tests of a time.
+    fn step(&mut self, time: AcceptanceTime, second: i64) -> AcceptanceStep {
+        let memory = self.memory.clone();
+        let (observed, settings) = (&self.observed, &self.settings);
+        let plugins = DraPlugins::new(observed);
+        let devices = DevicePlugins::new(observed, &settings.device_plugin);
+        let fleet =
+            FleetInputs::new(observed, settings, &memory, at(second), plugins, devices, false);
+        let mut draft = NodeDraft::new(&fleet, &self.node);
+        let pod = DriverPod { pod: &self.driver, newest: time == After, template_digest: None };
+        let driven = DrivenNode {
+            node: &self.node,
+            pod: Some(pod),
+            wanted: true,
+            tainted: None,
+            found: NodeRecordState::Nothing,
+        };
+        let step = accept(&mut draft, &driven, &mut self.record, time);
+        if let AcceptanceStep::Waits(reason, _) = &step {
+            // The end of the decision does this too.
+            draft.waits(reason);
+        }
+        let (before, after, effects, _) = draft.into_parts();
+        after.put(&before, &mut self.memory, &self.node);
+        for pod in effects.issued {
+            let request = RequestedDeletion { node: "gpu-0".into(), at: at(second) };
+            self.memory.issued.insert(pod.as_str(), request);
+        }
+        step
+    }
+
+    /// Returns the pod that is created now.
+    fn creation(&mut self, time: AcceptanceTime, second: i64) -> Option<AcceptanceCreation> {
+        match self.step(time, second) {
+            AcceptanceStep::Waits(_, actions) => actions.into_iter().find_map(|action| {
+                if let Action::CreateAcceptancePod(creation) = action {
+                    Some(creation)
+                } else {
+                    None
+                }
+            }),
+            AcceptanceStep::Accepted | AcceptanceStep::NotAccepted(_) => None,
+        }
+    }
+
+    /// Replaces the pods of tests.
+    fn observe(&mut self, pods: &[(&str, AcceptancePhase)]) {
+        let pods = pods.iter().map(|(name, phase)| AcceptancePod {
+            name: (*name).to_owned(),
+            uid: format!("uid of {name}"),
+            node: "gpu-0".into(),
+            phase: phase.clone(),
+            ..AcceptancePod::default()
+        });
+        self.observed.acceptance = pods.collect();
+    }
+
+    fn results(&self) -> Vec<(&str, AcceptanceVerdict)> {
+        self.record.acceptance.iter().map(|one| (one.test.as_str(), one.verdict)).collect()
+    }
+}
+
+fn reason(step: &AcceptanceStep) -> &'static str {
+    match step {
+        AcceptanceStep::Accepted => "accepted",
+        AcceptanceStep::Waits(reason, _) => reason.name(),
+        AcceptanceStep::NotAccepted(_) => "not accepted",
+    }
+}
+
+const PASSED: AcceptancePhase = AcceptancePhase::Succeeded { seconds: 7 };
+
+#[test]
+fn tests_run_one_after_the_other() {
+    let mut scene = Scene::new(vec![test("a", &[After]), test("b", &[After])]);
+    let first = scene.creation(After, 1).expect("the first test");
+    let eight = [("nvidia.com/gpu".to_owned(), "8".to_owned())].into();
+    assert_eq!((first.test.as_str(), first.time), ("a", Some(After)));
+    assert_eq!(first.gpus, RequestedGpus::Resources(eight));
+    assert_eq!(scene.creation(After, 2), None, "it was just requested");
+    assert!(scene.creation(After, 60).is_some(), "the request was lost");
+    scene.observe(&[(first.pod.as_str(), AcceptancePhase::Running)]);
+    assert_eq!(reason(&scene.step(After, 61)), "Accepting");
+    scene.observe(&[(first.pod.as_str(), PASSED)]);
+    assert_eq!(reason(&scene.step(After, 70)), "AcceptanceEnding");
+    assert_eq!(reason(&scene.step(After, 71)), "AcceptanceEnding", "one pod at a time");
+    scene.observe(&[]);
+    let second = scene.creation(After, 72).expect("the second test");
+    assert_eq!(second.test, "b");
+    scene.observe(&[(second.pod.as_str(), AcceptancePhase::Running)]);
+    assert_eq!(reason(&scene.step(After, 71 + 600)), "Accepting", "it has its own time");
+    scene.observe(&[(second.pod.as_str(), PASSED)]);
+    assert_eq!(reason(&scene.step(After, 72 + 600)), "accepted");
+    let passed = AcceptanceVerdict::Passed;
+    assert_eq!(scene.results(), [("a", passed), ("b", passed)]);
+}
+
+#[test]
+fn failed_test_refuses_the_node() {
+    for (timed_out, verdict) in
+        [(false, AcceptanceVerdict::Failed), (true, AcceptanceVerdict::TimedOut)]
+    {
+        let mut scene = Scene::new(vec![test("a", &[Before]), test("b", &[Before])]);
+        let pod = scene.creation(Before, 1).expect("the first test").pod;
+        let message = "exit code 1".to_owned();
+        scene
+            .observe(&[(pod.as_str(), AcceptancePhase::Failed { message, timed_out, seconds: 3 })]);
+        assert_eq!(reason(&scene.step(Before, 5)), "not accepted");
+        assert_eq!(scene.results(), [("a", verdict)]);
+        assert_eq!(reason(&scene.step(Before, 6)), "not accepted", "the result stays");
+    }
+}
+
+#[test]
+fn end_of_the_time_is_the_verdict_about_what_the_pod_waits_for() {
+    let text = || "why".to_owned();
+    for (phase, verdict) in [
+        (Some(AcceptancePhase::Pending), AcceptanceVerdict::TimedOut),
+        (Some(AcceptancePhase::Running), AcceptanceVerdict::TimedOut),
+        (Some(AcceptancePhase::Unschedulable(text())), AcceptanceVerdict::Unschedulable),
+        (Some(AcceptancePhase::ImageNotPulled(text())), AcceptanceVerdict::ImageNotPulled),
+        (None, AcceptanceVerdict::Lost),
+    ] {
+        let mut scene = Scene::new(vec![test("a", &[After])]);
+        let pod = scene.creation(After, 1).expect("the test").pod;
+        let pods: Vec<_> = phase.iter().map(|phase| (pod.as_str(), phase.clone())).collect();
+        scene.observe(&pods);
+        assert_eq!(reason(&scene.step(After, 600)), "Accepting", "{verdict:?}");
+        assert_eq!(reason(&scene.step(After, 601)), "not accepted", "{verdict:?}");
+        assert_eq!(scene.results(), [("a", verdict)]);
+    }
+}
+
+#[test]
+fn no_pod_is_created_where_it_could_not_run() {
+    let scene = || Scene::new(vec![test("a", &[After])]);
+    let mut without_gpus = scene();
+    without_gpus.node.gpus_allocatable = Labels::new();
+    assert_eq!(without_gpus.creation(After, 1), None);
+    assert_eq!(reason(&without_gpus.step(After, 601)), "not accepted");
+    assert_eq!(without_gpus.results(), [("a", AcceptanceVerdict::Unschedulable)]);
+    let mut uncordoned = scene();
+    uncordoned.node.unschedulable = false;
+    assert_eq!(uncordoned.creation(After, 1), None);
+    let mut late = scene();
+    late.memory.deadline = at(10);
+    assert_eq!(late.creation(After, 1), None, "the end of the run could not delete it");
+}
+
+#[test]
+fn only_final_refusal_is_a_result() {
+    for (kind, expected) in
+        [(RefusalKind::WebhookFailed, "Accepting"), (RefusalKind::Denied, "not accepted")]
+    {
+        let mut scene = Scene::new(vec![test("a", &[After])]);
+        let creation = scene.creation(After, 1).expect("the test");
+        let action = Action::CreateAcceptancePod(creation);
+        scene.memory.note_refusal(&action, kind, "exceeded quota", at(2));
+        assert_eq!(reason(&scene.step(After, 3)), expected);
+        let retried = scene.creation(After, 20).is_some();
+        assert_eq!(retried, kind == RefusalKind::WebhookFailed);
+    }
+}
+
+#[test]
+fn pod_of_another_attempt_comes_first() {
+    for time in [Before, After] {
+        let mut scene = Scene::new(vec![test("a", &[Before, After])]);
+        scene.observe(&[("earlier", AcceptancePhase::Running)]);
+        assert_eq!(reason(&scene.step(time, 1)), "AcceptanceEnding");
+        assert_eq!(reason(&scene.step(time, 301)), "not accepted", "it does not terminate");
+    }
+}
+
+/// The driver must not be replaced while a pod uses it.
+#[test]
+fn running_pod_keeps_the_old_driver_although_no_test_is_left() {
+    let mut scene = Scene::new(Vec::new());
+    assert_eq!(reason(&scene.step(Before, 1)), "accepted");
+    scene.observe(&[("earlier", AcceptancePhase::Running)]);
+    assert_eq!(reason(&scene.step(Before, 2)), "AcceptanceEnding");
+    scene.observe(&[("earlier", PASSED)]);
+    assert_eq!(reason(&scene.step(Before, 3)), "accepted");
+}
+
+#[test]
+fn tests_do_not_run_next_to_workloads() {
+    let mut scene = Scene::new(vec![test("a", &[Before, After])]);
+    scene.record.restart_only = true;
+    assert_eq!(reason(&scene.step(Before, 1)), "accepted");
+    assert_eq!(reason(&scene.step(After, 2)), "accepted");
+    let not_run = AcceptanceVerdict::NotRun;
+    assert_eq!(scene.results(), [("a", not_run), ("a", not_run)]);
+    let why: Vec<&str> = scene.record.acceptance.iter().map(|one| &*one.message).collect();
+    assert_eq!(why, [WORKLOADS_STAY, WORKLOADS_STAY]);
+}
+
+#[test]
+fn old_driver_that_does_not_run_is_not_tested() {
+    let mut scene = Scene::new(vec![test("a", &[Before])]);
+    scene.driver.containers_ready = false;
+    assert_eq!(reason(&scene.step(Before, 1)), "accepted");
+    scene.driver = ObservedPod { uid: "new".into(), ..scene.driver };
+    assert_eq!(reason(&scene.step(After, 2)), "accepted");
+    assert_eq!(scene.results(), [("a", AcceptanceVerdict::NotRun)]);
+}
+
+/// The time of the driver's replacement starts after the tests.
+#[test]
+fn tests_with_the_old_driver_do_not_use_up_the_time_of_its_replacement() {
+    let mut scene = Scene::new(vec![test("a", &[Before])]);
+    let pod = scene.creation(Before, 1).expect("the test").pod;
+    scene.observe(&[(pod.as_str(), PASSED)]);
+    assert_eq!(reason(&scene.step(Before, 500)), "accepted");
+    assert_eq!(scene.record.since, at(500));
+    assert_eq!(reason(&scene.step(After, 501)), "accepted", "it has run before");
+    assert_eq!(scene.results(), [("a", AcceptanceVerdict::Passed)]);
+}
