@@ -244,8 +244,8 @@ enum CliCommand {
     /// the other on each node, prints a table of their results, and deletes their pods. Ctrl-C ends
     /// the tests and deletes the pods.
     ///
-    /// It takes no GPUs from workloads: it refuses a node that is not cordoned and on which pods use
-    /// GPUs, and a node whose driver is being upgraded. A test does not change the state of the node
+    /// It takes no GPUs from workloads: it refuses a node on which pods use GPUs, and a node whose
+    /// driver is being upgraded. A test does not change the state of the node
     /// in the rollout: to release a failed node, run `gpu-rollout resume --accept NODE`. The command
     /// exits with 21 if a test was not passed.
     Accept(accept::AcceptArguments),

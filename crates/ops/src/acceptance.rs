@@ -8,12 +8,12 @@ use kube::Client;
 
 use contract::acceptance::{ACCEPTANCE_NAMESPACE, AcceptanceGpus, AcceptanceTest};
 use contract::driver::Driver;
-use contract::names::DRA_GPU_DRIVER;
 use contract::settings::{Mode, Settings};
 use kube_io::acceptance_tests::list_templates;
 use nvidia_upgrade::ControllerState;
 use observed::workload::Workload;
-use observed::{Observed, ObservedNode, ObservedSlice};
+use observed::{Observed, ObservedNode};
+use planner::acceptance::requested_gpus;
 use planner::action::RequestedGpus;
 use planner::drive_upgrade::record::{NodeRecordState, read};
 use planner::pods::device_users::{DeviceRelation, DeviceRules, DeviceUsers, consumers};
@@ -65,7 +65,7 @@ pub enum UntestableNode {
     #[error("its driver is being upgraded")]
     InProgress,
     /// Workloads may use its GPUs.
-    #[error("it is not cordoned, and pods use its GPUs: {}", listed(.0))]
+    #[error("pods use its GPUs: {}", listed(.0))]
     InUse(Vec<String>),
     /// Another acceptance test is on it.
     #[error("another acceptance test is on it: pod {0}")]
@@ -172,23 +172,9 @@ fn is_in_progress(node: &ObservedNode, driver: Driver, is_driven: bool) -> bool 
     by_hook || is_operated && ControllerState::of_node(node, traits).is_busy()
 }
 
-/// Returns what a pod requests to get all GPUs of a node.
+/// Returns what a pod requests to get all GPUs of a node; nothing, if the node offers none.
 fn offered_gpus(observed: &Observed, node: &ObservedNode) -> RequestedGpus {
-    let offered = node.gpus_allocatable.iter();
-    let offered: BTreeMap<String, String> = offered
-        .filter(|(_, quantity)| quantity.as_str() != "0")
-        .map(|(resource, quantity)| (resource.clone(), quantity.clone()))
-        .collect();
-    if !offered.is_empty() {
-        return RequestedGpus::Resources(offered);
-    }
-    let is_gpu = |slice: &ObservedSlice| slice.driver == DRA_GPU_DRIVER && slice.devices > 0;
-    let has_slice = |slices: &observed::Views<ObservedSlice>| slices.on(&node.name).any(is_gpu);
-    if observed.dra.slices.served().is_some_and(has_slice) {
-        RequestedGpus::Claim
-    } else {
-        RequestedGpus::Nothing
-    }
+    requested_gpus(AcceptanceGpus::All, node, observed).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -81,7 +81,7 @@ pub enum Action {
     DeleteDriver(PodDeletion),
     /// Create the pod of an acceptance test.
     CreateAcceptancePod(AcceptanceCreation),
-    /// Delete the pod of an acceptance test, without a grace period of its own.
+    /// Delete the pod of an acceptance test, if the pod still has this UID.
     DeleteAcceptancePod(PodDeletion),
 }
 

@@ -24,7 +24,7 @@ pub struct RecipeAcceptanceTest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<RecipeTestPod>,
     /// The pod of the test as a PodTemplateSpec of Kubernetes (`metadata`, `spec`). The hook sets
-    /// the node, the deadline, `restartPolicy: Never` and `preemptionPolicy: Never` itself.
+    /// the node, the deadline and `restartPolicy: Never` itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_template: Option<Map<String, Value>>,
     /// How long the test may take on a node, with the pull of its image. If it takes longer, the
