@@ -198,8 +198,8 @@ enum CliCommand {
     /// the hook Jobs first, and then removes what gpu-rollout has written to nodes, including holds
     /// (skip labels that a hook or `pause` has set). Foreign cordons stay, and so do skip labels that
     /// `gpu-rollout skip` has set. Users' pauses stay too, whether they come from `gpu-rollout pause` or
-    /// from the annotation `gpu-rollout.dev/pause`. So that NVIDIA's controller does not upgrade
-    /// a paused node, its hold stays in all modes but `drive`, or `abort` sets one.
+    /// from the annotation `gpu-rollout.dev/pause`. In all modes but `drive`, a paused node keeps its
+    /// hold, or gets one, because NVIDIA's controller would upgrade the node otherwise.
     ///
     /// Without --stay-paused, upgrades can go on: a deployer that retries starts the hook again,
     /// and in all modes but `drive`, NVIDIA's controller upgrades the nodes that still have an old

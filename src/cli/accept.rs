@@ -20,8 +20,8 @@ use contract::exit::ExitCode;
 use diagnostics::nearest::nearest;
 use kube_io::list::list_workloads;
 use ops::acceptance::{
-    HandTest, HandTestNode, HandTestOutcome, HandTestResult, UntestableNode, find_tests, run_tests,
-    testable,
+    HandTest, HandTestNode, HandTestResult, UnknownTest, UntestableNode, find_tests, run_tests,
+    select_tests, testable,
 };
 use ops::command_error::CommandError;
 use ops::observe::RolloutSnapshot;
@@ -105,18 +105,14 @@ async fn choose_tests(
         );
         return Ok(Err(ExitCode::Input));
     }
-    let known = || all.iter().map(|test| test.name.as_str());
-    if let Some(unknown) = names.iter().find(|name| !known().any(|test| test == **name)) {
-        let similar = nearest(unknown, known()).map(|name| format!("did you mean `{name}`?"));
-        let deployed = format!("deployed tests: {}", known().collect::<Vec<_>>().join(", "));
-        printer.error(
-            &format!("--test: no test `{unknown}` is deployed"),
-            Some(similar.unwrap_or(deployed).as_str()),
-        );
-        return Ok(Err(ExitCode::Input));
-    }
-    let is_chosen = |test: &HandTest| names.is_empty() || names.contains(&test.name);
-    Ok(Ok(all.into_iter().filter(is_chosen).collect()))
+    Ok(select_tests(all, names).map_err(|UnknownTest { name, deployed }| {
+        let hint = match nearest(&name, deployed.iter().map(String::as_str)) {
+            Some(similar) => format!("did you mean `{similar}`?"),
+            None => format!("deployed tests: {}", deployed.join(", ")),
+        };
+        printer.error(&format!("--test: no test `{name}` is deployed"), Some(hint.as_str()));
+        ExitCode::Input
+    }))
 }
 
 /// Returns the nodes, if tests can run on all of them.
@@ -157,31 +153,37 @@ async fn run(
     printer: &mut Printer,
 ) -> ExitCode {
     let attempt = format!("hand-{}", session.now().as_nanosecond());
-    let HandTestOutcome { results, is_interrupted, left, error } =
-        run_tests(session.client(), nodes, tests, &attempt, |step| printer.note(step)).await;
+    let client = session.client();
+    let outcome =
+        run_tests(client, nodes, tests, &attempt, interrupted(), |step| printer.note(step)).await;
+    let (results, left) = (&outcome.results, &outcome.left);
     let shown = match output {
-        OutputFormat::Json => printer.json(&AcceptDocument { results: &results }),
+        OutputFormat::Json => printer.json(&AcceptDocument { results }),
         OutputFormat::Text => {
-            printer.data(&results_text(&results, terminal::width()));
+            printer.data(&results_text(results, terminal::width()));
             ExitCode::Success
         }
     };
     if !left.is_empty() {
         let hint = format!("kubectl -n {ACCEPTANCE_NAMESPACE} delete pods {}", left.join(" "));
         printer.error(
-            &format!("cannot delete {}: {}", with_noun(left.len(), "pod"), listed(&left)),
+            &format!("cannot delete {}: {}", with_noun(left.len(), "pod"), listed(left)),
             Some(hint.as_str()),
         );
     }
-    if let Some(error) = error {
+    if let Some(error) = &outcome.error {
         printer.error(&error.with_causes(), Some(error.hint()));
-        return error.exit_code();
     }
-    if is_interrupted {
-        return ExitCode::Interrupted;
+    let code = outcome.exit_code();
+    if code == ExitCode::Success { shown } else { code }
+}
+
+/// Waits until the user interrupts the command. If signals cannot be handled, Ctrl-C ends the
+/// process, and the kubelet ends the pods.
+async fn interrupted() {
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending::<()>().await;
     }
-    let is_accepted = results.iter().all(|result| result.verdict.accepts());
-    if is_accepted && left.is_empty() { shown } else { ExitCode::NodesFailed }
 }
 
 /// Formats the results as a table, and the logs of failed tests.
@@ -225,16 +227,11 @@ mod tests {
         };
         let results = [
             result("gpu-0", AcceptanceVerdict::Passed, "", ""),
-            result(
-                "gpu-1",
-                AcceptanceVerdict::Failed,
-                "container test exited with code 1",
-                "bad\n",
-            ),
+            result("gpu-1", AcceptanceVerdict::Failed, "test: exit code 1", "bad\n"),
         ];
         let text = results_text(&results, None);
         assert!(text.contains("gpu-0  dcgm  passed"), "{text}");
-        assert!(text.contains("container test exited with code 1\n"), "{text}");
+        assert!(text.contains("test: exit code 1\n"), "{text}");
         assert!(text.ends_with("\nlog of test dcgm on gpu-1:\n  bad\n"), "{text}");
     }
 }

@@ -20,6 +20,7 @@ pub(super) fn acceptance_text(result: &AcceptanceResult) -> String {
         | AcceptanceVerdict::TimedOut
         | AcceptanceVerdict::ImageNotPulled
         | AcceptanceVerdict::Unschedulable
+        | AcceptanceVerdict::EndedByKubelet
         | AcceptanceVerdict::Lost => format!(" after {}", duration(*seconds)),
     };
     format!("test {test} {verdict}{after} ({driver})")
@@ -63,6 +64,7 @@ mod tests {
             message: String::new(),
             at: jiff::Timestamp::UNIX_EPOCH,
             seconds: 240,
+            log: Vec::new(),
         }
     }
 

@@ -21,7 +21,7 @@ pub enum ListingFormat {
     /// For people, wrapped to the width of the terminal.
     #[default]
     Text,
-    /// For people, without wrapping. `status` and `plan` then list every node.
+    /// For people, without wrapping, and in full: a long list of nodes is not shortened.
     Wide,
     /// One JSON document.
     Json,

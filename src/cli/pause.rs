@@ -75,8 +75,8 @@ pub struct ResumeArguments {
     #[arg(long)]
     all: bool,
     /// Take these failed nodes as proven, and end the halt of their rollout. The next run of the hook
-    /// uncordons them, and they count neither as failed proofs nor as failed nodes. Only for nodes
-    /// whose new driver runs, and whose checks failed. Pauses stay, unless another option names them
+    /// uncordons them, and they no longer count as failed. Only for nodes whose new driver runs, and
+    /// whose checks failed. Pauses stay, unless another option names them
     #[arg(long, value_name = "NODE", num_args = 1..)]
     accept: Vec<String>,
     #[command(flatten)]
@@ -174,8 +174,7 @@ impl ResumeArguments {
                 }
                 let ReasonOption { reason } = reason;
                 let request = new_request(&session, RequestCommand::Resume, selector, reason).await;
-                for (hook, nodes) in halts.requested() {
-                    let request = request.clone().with_nodes(nodes);
+                for (hook, request) in halts.requested(&request) {
                     is_recorded &= write_request(&session, [hook], &request, printer).await;
                 }
             } else {

@@ -61,8 +61,8 @@ pub struct SimulateArguments {
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=100))]
     fail: u64,
     /// Nodes on which the acceptance tests of the recipe fail with the new driver: a share, such as
-    /// `10%`, or the nodes with a label, such as `zone=a`, which every second simulated node has;
-    /// without it, all tests pass
+    /// `10%`, or a label, such as `zone=a` (every second simulated node has this one). Without this
+    /// option, all tests pass
     #[arg(long, value_name = "SHARE|LABEL=VALUE")]
     fail_acceptance: Option<FaultyNodes>,
     #[command(flatten)]

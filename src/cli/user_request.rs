@@ -37,7 +37,7 @@ pub(super) async fn write_request(
 
 /// Formats the request for one line, such as `skip gpu-3 by ada 5 min ago: INC-4711`.
 pub(super) fn request_text(request: &UserRequest, now: Timestamp) -> String {
-    let UserRequest { command, nodes, other_nodes, selector, by, reason, at } = request;
+    let UserRequest { command, nodes, other_nodes, selector, by, reason, at, .. } = request;
     let mut text = command.name().to_owned();
     if *command == RequestCommand::Resume && !nodes.is_empty() {
         text.push_str(" --accept");
@@ -64,13 +64,9 @@ mod tests {
     fn request_text_names_node_user_age_and_reason() {
         let at = Timestamp::UNIX_EPOCH;
         let request = UserRequest {
-            command: RequestCommand::Skip,
             nodes: vec!["gpu-3".to_owned()],
-            other_nodes: 0,
-            selector: None,
-            by: "ada@example.com".to_owned(),
             reason: Some("INC-4711".to_owned()),
-            at,
+            ..UserRequest::new(RequestCommand::Skip, "ada@example.com".to_owned(), at)
         };
         let now = Timestamp::from_second(300).unwrap_or_default();
         assert_eq!(

@@ -92,6 +92,9 @@ fn node_text(explanation: &NodeExplanation, snapshot: &RolloutSnapshot, width: u
         for line in result.message.lines() {
             let _ = writeln!(text, "    {line}");
         }
+        for line in &result.log {
+            let _ = writeln!(text, "    | {line}");
+        }
     }
     for request in requests {
         let _ = writeln!(text, "  request: {}", request_text(request, snapshot.now));

@@ -88,6 +88,10 @@ const REFUSALS: &[(&[&str], &[&str])] = &[
         &["/rollout/upgrade/acceptance/0'", "'timeout' not allowed"],
     ),
     (
+        &["--set-json", r#"rollout.upgrade.acceptance=[{"name":"a","logLines":51}]"#],
+        &["/rollout/upgrade/acceptance/0/logLines", "want 50"],
+    ),
+    (
         &[
             "--set",
             "rollout.mode=drive",

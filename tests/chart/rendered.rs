@@ -114,6 +114,7 @@ rollout:
         when: [before, after]
         nodes: 10%
         gpus: template
+        logLines: 20
         template: {spec: {restartPolicy: Never, securityContext: {runAsUser: 2000000}, containers: [{name: test, image: \"r/b:1\"}]}}
     topology: {label: nvidia.com/gpu.clique, maxUnavailable: 50%}
     foreignCordon: include
@@ -155,6 +156,7 @@ rollout:
         when: vec![AcceptanceTime::After],
         nodes: AcceptanceNodes::All,
         gpus: AcceptanceGpus::All,
+        log_lines: 0,
     };
     let acceptance = vec![
         test("smi", 600),
@@ -162,6 +164,7 @@ rollout:
             when: vec![AcceptanceTime::Before, AcceptanceTime::After],
             nodes: AcceptanceNodes::Share("10%".parse().unwrap()),
             gpus: AcceptanceGpus::Template,
+            log_lines: 20,
             ..test("dcgm", 1800)
         },
     ];
@@ -277,11 +280,13 @@ fn rendered_rights(objects: &Objects, scope: RightScope) -> (BTreeSet<String>, V
 
 /// An acceptance test.
 const TESTED: &str = "rollout.upgrade.acceptance[0].name=smi,rollout.upgrade.acceptance[0].template.spec.containers[0].name=test";
+/// An acceptance test that asks for lines of its log.
+const TESTED_WITH_LOG: &str = "rollout.upgrade.acceptance[0].name=smi,rollout.upgrade.acceptance[0].logLines=20,rollout.upgrade.acceptance[0].template.spec.containers[0].name=test";
 
 #[test]
 #[ignore = "needs helm (make e2e)"]
 fn the_rights_are_those_of_the_tasks() {
-    let cases: [(Driver, Mode, &[Task], &str); 18] = [
+    let cases: [(Driver, Mode, &[Task], &str); 20] = [
         (Driver::Gpu, Mode::Observe, &[Task::Settle, Task::Reroll], ""),
         (Driver::Gpu, Mode::Observe, &[Task::Settle], ""),
         (
@@ -315,6 +320,8 @@ fn the_rights_are_those_of_the_tasks() {
         ),
         (Driver::Gpu, Mode::Drive, &[Task::Settle, Task::Drive], TESTED),
         (Driver::Gpu, Mode::Steer, &[Task::Settle, Task::Wake, Task::Steer], TESTED),
+        (Driver::Gpu, Mode::Drive, &[Task::Settle, Task::Drive], TESTED_WITH_LOG),
+        (Driver::Gpu, Mode::Steer, &[Task::Settle, Task::Wake, Task::Steer], TESTED_WITH_LOG),
     ];
     for (driver, mode, tasks, setting) in cases {
         let names: Vec<&str> = tasks.iter().map(|task| task.name()).collect();
@@ -359,7 +366,9 @@ fn the_rights_are_those_of_the_tasks() {
                     &contract::names::DRA_NAMESPACES
                 }
                 RightScope::DevicePlugin if tasks.contains(&Task::RestartPlugins) => &["nvidia"],
-                RightScope::Acceptance if setting == TESTED => &["gpu-rollout-acceptance"],
+                RightScope::Acceptance if [TESTED, TESTED_WITH_LOG].contains(&setting) => {
+                    &["gpu-rollout-acceptance"]
+                }
                 RightScope::Cluster
                 | RightScope::Operator
                 | RightScope::Dra

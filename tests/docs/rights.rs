@@ -194,6 +194,7 @@ fn condition(condition: RightCondition) -> &'static str {
         }
         RightCondition::AdmissionPolicy => "`rollout.admissionPolicy.enabled: true`",
         RightCondition::Acceptance => "acceptance tests in `rollout.upgrade.acceptance`",
+        RightCondition::AcceptanceLogs => "`logLines` of a test in `rollout.upgrade.acceptance`",
         RightCondition::Hold => "not with `rollout.operatorUpgrade.hold: never` in mode `assist`",
     }
 }

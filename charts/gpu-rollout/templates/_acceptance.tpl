@@ -5,21 +5,45 @@ which acceptance.yaml creates.
 {{- define "gpu-rollout.acceptance" -}}
 {{- $tests := list -}}
 {{- range .Values.rollout.upgrade.acceptance -}}
-{{- $tests = append $tests (dict
+{{- $test := dict
   "name" .name
   "timeoutSeconds" (int64 (default 600 .timeoutSeconds))
   "when" (default (list "after") .when)
   "nodes" (default "all" .nodes)
   "gpus" (default "all" .gpus)
-) -}}
+-}}
+{{- if .logLines }}{{ $_ := set $test "logLines" (int64 .logLines) }}{{ end -}}
+{{- $tests = append $tests $test -}}
 {{- end -}}
 {{- dict "items" $tests | toJson -}}
+{{- end }}
+
+{{- /* Whether a test asks for lines of its log: "true" or empty. */}}
+{{- define "gpu-rollout.readsTestLogs" -}}
+{{- $reads := "" -}}
+{{- range .Values.rollout.upgrade.acceptance }}{{ if .logLines }}{{ $reads = "true" }}{{ end }}{{ end -}}
+{{- $reads -}}
 {{- end }}
 
 {{- /* Whether this release runs the tests: "true" or empty. A release before the operator does not. */}}
 {{- define "gpu-rollout.runsAcceptance" -}}
 {{- $rollout := .Values.rollout -}}
 {{- if and $rollout.upgrade.acceptance (or (has "steer" $rollout.tasks) (has "drive" $rollout.tasks)) }}true{{ end -}}
+{{- end }}
+
+{{- /* The name of the PriorityClass of the tests' pods. */}}
+{{- define "gpu-rollout.acceptancePriorityClass" -}}
+gpu-rollout-acceptance.{{ .Release.Namespace }}.{{ .Release.Name }}
+{{- end }}
+
+{{- /*
+The pod template of a test (`template`) as JSON. Unless it names a PriorityClass, it gets this one
+(`class`).
+*/}}
+{{- define "gpu-rollout.acceptanceTemplate" -}}
+{{- $template := deepCopy .template -}}
+{{- if not (get $template.spec "priorityClassName") }}{{ $_ := set $template.spec "priorityClassName" .class }}{{ end -}}
+{{- toJson $template -}}
 {{- end }}
 
 {{- /* Checks of the tests; `gpu-rollout.check` includes them. */}}

@@ -28,6 +28,7 @@ the root context, the scope.
   "eviction" (or $policy.podDeletion.enable $policy.drain.enable)
   "admission-policy" $rollout.admissionPolicy.enabled
   "acceptance" (not (empty $rollout.upgrade.acceptance))
+  "acceptance-logs" (not (empty (include "gpu-rollout.readsTestLogs" .)))
   "hold" (or (ne $rollout.mode "assist") (ne $rollout.operatorUpgrade.hold "never"))
   | toJson -}}
 {{- end }}

@@ -9,8 +9,10 @@ use super::digest::sha256;
 use super::grammar::is_dns_label;
 use super::proof::RampShare;
 
+mod log_excerpt;
 mod pace;
 
+pub use log_excerpt::{MOST_LOG_CHARACTERS, log_excerpt};
 pub use pace::TestPace;
 
 /// The namespace of all PodTemplates and pods of acceptance tests. It contains nothing else, so a
@@ -29,6 +31,8 @@ pub const RUN_LABEL: &str = super::names::DIGEST_LABEL;
 pub const HAND_LABEL: &str = "gpu-rollout.dev/acceptance-by-hand";
 /// The longest name of a test: a pod's name also contains a hash, and the name is a label value.
 pub const LONGEST_TEST_NAME: usize = 40;
+/// The most lines of its log that a test may ask for.
+pub const MOST_LOG_LINES: u32 = 50;
 /// How many characters of a hash the name of a pod has.
 const HASH_LENGTH: usize = 10;
 /// The ResourceClaimTemplate of the chart by which a pod requests all GPUs of its node, if a DRA
@@ -51,6 +55,14 @@ pub struct AcceptanceTest {
     /// Which GPUs of the node the pod requests.
     #[serde(default)]
     pub gpus: AcceptanceGpus,
+    /// How many lines of its log are kept if it does not pass, at most [`MOST_LOG_LINES`].
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub log_lines: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl AcceptanceTest {

@@ -156,8 +156,9 @@ pub fn step_count(canary: Option<&Canary>, ramp: &[RampShare]) -> usize {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Halt {
-    /// After how many nodes with a failed proof the rollout halts. A proof fails if the operator's
-    /// validation or an acceptance test fails after the driver was replaced. Default: 1.
+    /// After how many nodes with a failed proof the rollout halts. A proof fails if the new driver
+    /// does not start, or if the operator's validation, a plugin or an acceptance test fails with
+    /// it. Default: 1.
     pub failed_proofs: u32,
     /// After how many failed nodes the rollout halts, whatever the cause. It replaces
     /// `failureBudget`: set one of them. Without it, the failure budget applies.

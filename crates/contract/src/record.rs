@@ -79,6 +79,9 @@ pub struct RunRecord {
     /// another process may have held it. The time limits of the driver's steps start again then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taken_over_at: Option<Timestamp>,
+    /// When the run before ended: what users have asked for since then concerns this run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous_ended_at: Option<Timestamp>,
     /// Hash of the specs at the end of the run. It detects an edit that the trigger digest does not
     /// cover.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -322,17 +325,17 @@ impl NodeRecord {
     }
 
     /// Adds the result of an acceptance test, unless it is known. Another result of the same test
-    /// with the same driver pod is replaced. Only the newest `MOST_RESULTS` results are kept.
+    /// with the same driver pod is replaced. Only the newest `MOST_RESULTS` results are kept, all
+    /// without log lines: the run record is small, and has the results of all nodes.
     pub fn add_result(&mut self, result: &AcceptanceResult) {
         let is_same = |known: &AcceptanceResult| {
             (&known.test, known.time, &known.driver_pod)
                 == (&result.test, result.time, &result.driver_pod)
         };
         match self.acceptance.iter_mut().find(|known| is_same(known)) {
-            // The caller may have added log lines to it.
             Some(known) if known.at == result.at => {}
-            Some(known) => known.clone_from(result),
-            None => self.acceptance.push(result.clone()),
+            Some(known) => *known = result.without_log(),
+            None => self.acceptance.push(result.without_log()),
         }
         let oldest = self.acceptance.len().saturating_sub(MOST_RESULTS);
         self.acceptance.drain(..oldest);
@@ -407,6 +410,17 @@ mod tests {
             message: "exit code 1".to_owned(),
             at: Timestamp::UNIX_EPOCH + SignedDuration::from_secs(second),
             seconds: 5,
+            log: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn log_lines_do_not_get_into_the_run_record() {
+        let mut record = NodeRecord::default();
+        for second in [1, 2] {
+            let log = vec!["2 of 8 GPUs".to_owned()];
+            record.add_result(&AcceptanceResult { log, ..result(0, second) });
+            assert_eq!(record.acceptance, [result(0, second)]);
         }
     }
 
@@ -414,10 +428,10 @@ mod tests {
     fn newest_results_of_tests_are_kept_once() {
         let mut record = NodeRecord::default();
         record.add_result(&result(0, 1));
-        record.acceptance[0].message.push_str(" with log lines");
+        record.acceptance[0].message.push_str(" with details");
         record.add_result(&result(0, 1));
         assert_eq!(record.acceptance.len(), 1);
-        assert!(record.acceptance[0].message.ends_with("log lines"), "it is the same result");
+        assert!(record.acceptance[0].message.ends_with("details"), "it is the same result");
         record.add_result(&result(0, 2));
         assert_eq!(record.acceptance, [result(0, 2)], "another attempt replaces it");
         for test in 1..=MOST_RESULTS {

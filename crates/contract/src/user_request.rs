@@ -2,7 +2,7 @@
 //! concerns: who asked for what, when and why. The hook does not write these entries. Of them, it
 //! reads only `resume`, which ends a halt, and which may take failed nodes as proven.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -64,8 +64,16 @@ pub struct UserRequest {
     /// The reason that the user gave.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// When the command ran.
+    /// When the command ran, by the clock of the workstation.
     pub at: Timestamp,
+    /// Of `resume`: the halt that it ends, by the time since which the rollout has halted. Of
+    /// another halt, the user did not know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub halt: Option<Timestamp>,
+    /// Of `resume --accept`: since when each of the nodes has failed, as its own record says. Of a
+    /// later failure, the user did not know.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub accepts: BTreeMap<String, Timestamp>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -74,6 +82,21 @@ fn is_zero(count: &usize) -> bool {
 }
 
 impl UserRequest {
+    /// Returns a request of a user at this time, without details.
+    pub fn new(command: RequestCommand, by: String, at: Timestamp) -> Self {
+        Self {
+            command,
+            nodes: Vec::new(),
+            other_nodes: 0,
+            selector: None,
+            by,
+            reason: None,
+            at,
+            halt: None,
+            accepts: BTreeMap::new(),
+        }
+    }
+
     /// Returns the request with its nodes.
     #[must_use]
     pub fn with_nodes(mut self, mut nodes: Vec<String>) -> Self {
@@ -99,21 +122,13 @@ pub fn requests<'d>(data: impl IntoIterator<Item = (&'d String, &'d String)>) ->
     requests
 }
 
-/// Returns the failed nodes that users take as proven (`resume --accept`), each with the time of the
-/// newest request: it is about a failure before that time.
+/// Returns the failed nodes that users take as proven (`resume --accept`), each with the time since
+/// which it has failed.
 pub fn accepted_nodes<'r>(
     requests: impl IntoIterator<Item = &'r UserRequest>,
-) -> BTreeMap<String, Timestamp> {
-    let requests = requests.into_iter();
-    let resumes = requests.filter(|request| request.command == RequestCommand::Resume);
-    let mut accepted = BTreeMap::new();
-    for request in resumes {
-        for node in &request.nodes {
-            let at = accepted.entry(node.clone()).or_insert(request.at);
-            *at = request.at.max(*at);
-        }
-    }
-    accepted
+) -> BTreeSet<(String, Timestamp)> {
+    let accepts = requests.into_iter().flat_map(|request| &request.accepts);
+    accepts.map(|(node, failed_at)| (node.clone(), *failed_at)).collect()
 }
 
 #[cfg(test)]
@@ -121,14 +136,10 @@ mod tests {
     use super::*;
 
     fn request(second: i64) -> UserRequest {
+        let at = Timestamp::from_second(second).unwrap_or_default();
         UserRequest {
-            command: RequestCommand::Skip,
-            nodes: Vec::new(),
-            other_nodes: 0,
-            selector: None,
-            by: "ada@example.com".to_owned(),
             reason: Some("INC-4711".to_owned()),
-            at: Timestamp::from_second(second).unwrap_or_default(),
+            ..UserRequest::new(RequestCommand::Skip, "ada@example.com".to_owned(), at)
         }
     }
 
@@ -149,18 +160,17 @@ mod tests {
     }
 
     #[test]
-    fn only_resume_takes_nodes_as_proven() {
-        let resume = |second, nodes: &[&str]| UserRequest {
+    fn node_is_taken_as_proven_despite_one_failure() {
+        let at = |second| request(second).at;
+        let accepts = |second, nodes: &[(&str, i64)]| UserRequest {
             command: RequestCommand::Resume,
-            nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
+            accepts: nodes.iter().map(|(node, failed)| ((*node).to_owned(), at(*failed))).collect(),
             ..request(second)
         };
-        let skip = request(9).with_nodes(vec!["gpu-0".to_owned()]);
-        let requests =
-            [resume(1, &["gpu-1", "gpu-2"]), resume(5, &["gpu-2"]), resume(7, &[]), skip];
-        let at = |second| request(second).at;
-        let expected = BTreeMap::from([("gpu-1".to_owned(), at(1)), ("gpu-2".to_owned(), at(5))]);
-        assert_eq!(accepted_nodes(&requests), expected);
+        let requests = [accepts(10, &[("gpu-1", 1), ("gpu-2", 2)]), accepts(20, &[("gpu-2", 15)])];
+        let expected = [("gpu-1", 1), ("gpu-2", 2), ("gpu-2", 15)];
+        let expected = expected.map(|(node, failed)| (node.to_owned(), at(failed)));
+        assert_eq!(accepted_nodes(&requests), BTreeSet::from(expected));
     }
 
     #[test]

@@ -192,6 +192,7 @@ impl RunEvents {
             | AcceptanceVerdict::ImageNotPulled
             | AcceptanceVerdict::Refused
             | AcceptanceVerdict::Unschedulable
+            | AcceptanceVerdict::EndedByKubelet
             | AcceptanceVerdict::Lost => ("AcceptanceTestFailed", true),
         };
         if failed {

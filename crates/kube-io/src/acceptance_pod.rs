@@ -27,7 +27,8 @@ const TOLERATED: [(&str, Option<&str>); 2] =
 /// Kubernetes deletes it when the test is removed from the cluster.
 ///
 /// `preemptionPolicy` is not set: the API server refuses one that differs from that of the pod's
-/// PriorityClass (Kubernetes `plugin/pkg/admission/priority`).
+/// PriorityClass (Kubernetes `plugin/pkg/admission/priority`). The hook chart gives its PodTemplates
+/// a PriorityClass that never preempts.
 pub fn acceptance_pod(template: &Value, creation: &AcceptanceCreation, digest: &str) -> Value {
     let mut spec = template["template"]["spec"].as_object().cloned().unwrap_or_default();
     spec.remove("nodeName");

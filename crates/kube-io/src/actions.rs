@@ -1,17 +1,19 @@
-//! The writes that advance a rollout. Each performs one action of the engine and nothing else: no
-//! retries, no pacing.
+//! The writes that advance a rollout, and the reading of a test's log. Each performs one action of
+//! the engine and nothing else: no retries, no pacing.
 
 mod acceptance;
 mod delete;
 mod evict;
 mod node;
 mod perform;
+mod test_log;
 
-pub use acceptance::{create_acceptance_pod, read_template};
+pub use acceptance::create_acceptance_pod;
 pub use delete::delete_pod;
 pub use evict::{EvictionAnswer, evict};
 pub use node::patch_node;
 pub use perform::perform;
+pub use test_log::read_test_log;
 
 /// The result of an action.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -30,7 +30,7 @@ mod operand;
 mod tests;
 mod workload;
 
-pub use acceptance::acceptance_pod;
+pub use acceptance::{acceptance_phase, acceptance_pod, failed_container};
 pub use conditions::conditions;
 pub use custom_resource::{cluster_policy, nic_cluster_policy, nvidia_driver};
 pub use operand::{is_driver_or_toolkit, operand_pod, operand_pods, operator_lease, operator_pod};

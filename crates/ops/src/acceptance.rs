@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::PodTemplate;
 use kube::Client;
+use serde_json::Value;
 
 use contract::acceptance::{ACCEPTANCE_NAMESPACE, AcceptanceGpus, AcceptanceTest};
 use contract::driver::Driver;
@@ -39,7 +39,7 @@ pub struct HandTest {
     pub timeout_seconds: u64,
     /// Which GPUs its pod requests.
     gpus: AcceptanceGpus,
-    template: PodTemplate,
+    template: Value,
 }
 
 /// A node on which tests can run.
@@ -101,8 +101,8 @@ pub async fn find_tests(
     let settings = snapshots.iter().flat_map(|snapshot| &snapshot.settings.upgrade.acceptance);
     let known: BTreeMap<&str, (usize, &AcceptanceTest)> =
         settings.enumerate().map(|(place, test)| (test.name.as_str(), (place, test))).collect();
-    let test = |template: PodTemplate| {
-        let name = template.metadata.name.clone()?;
+    let test = |template: Value| {
+        let name = template["metadata"]["name"].as_str()?.to_owned();
         let found = known.get(name.as_str());
         let place = found.map_or(usize::MAX, |(place, _)| *place);
         let timeout_seconds = found.map_or(DEFAULT_SECONDS, |(_, test)| test.timeout_seconds);
@@ -115,6 +115,32 @@ pub async fn find_tests(
         (place, &test.name).cmp(&(other_place, &other.name))
     });
     Ok(tests.into_iter().map(|(_, test)| test).collect())
+}
+
+/// A test that is not deployed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownTest {
+    /// The name.
+    pub name: String,
+    /// The names of the deployed tests.
+    pub deployed: Vec<String>,
+}
+
+/// Returns the tests with these names, in the order of the deployed ones; without names, all.
+///
+/// # Errors
+/// The first name that no deployed test has.
+pub fn select_tests(
+    deployed: Vec<HandTest>,
+    names: &[String],
+) -> Result<Vec<HandTest>, UnknownTest> {
+    let is_deployed = |name: &&String| deployed.iter().any(|test| test.name == **name);
+    if let Some(unknown) = names.iter().find(|name| !is_deployed(name)) {
+        let deployed = deployed.into_iter().map(|test| test.name).collect();
+        return Err(UnknownTest { name: unknown.clone(), deployed });
+    }
+    let is_selected = |test: &HandTest| names.is_empty() || names.contains(&test.name);
+    Ok(deployed.into_iter().filter(is_selected).collect())
 }
 
 /// Returns the node, if tests can run on it. `pods`: the pods that are bound to it.

@@ -1,11 +1,12 @@
 //! `resume --accept`: failed nodes that a user takes as proven. The next run of the hook releases
 //! them, and they count neither as failed proofs nor as failed nodes.
 
+use jiff::Timestamp;
+
 use contract::record::proof::Halted;
-use contract::user_request::RequestCommand;
 use planner::drive_upgrade::cause::FailureCause;
-use planner::drive_upgrade::record::read;
-use planner::drive_upgrade::state::UpgradeState;
+use planner::drive_upgrade::failed_proof::{NoFailedProof, failed_proof};
+use planner::drive_upgrade::record::{belongs_to_other_hook, read};
 use planner::node::DriverOperands;
 
 use super::observe::RolloutSnapshot;
@@ -13,9 +14,7 @@ use super::observe::RolloutSnapshot;
 /// Returns the halt of a rollout that no user has ended yet.
 pub fn open_halt(snapshot: &RolloutSnapshot) -> Option<&Halted> {
     let halt = snapshot.record.run.as_ref()?.proof.as_ref()?.halt.as_ref()?;
-    let requests = snapshot.record.requests.iter();
-    let mut resumes = requests.filter(|request| request.command == RequestCommand::Resume);
-    (!resumes.any(|request| halt.is_ended_by(request.at))).then_some(halt)
+    halt.ended_by(&snapshot.record.requests).is_none().then_some(halt)
 }
 
 /// A failed node that a user may take as proven.
@@ -25,6 +24,8 @@ pub struct ProvableNode {
     pub node: String,
     /// Why its proof failed, for people.
     pub failure: String,
+    /// Since when it has failed, by the hook's clock.
+    pub failed_at: Timestamp,
     /// Whether the hook cordoned it, and uncordons it then.
     pub is_cordoned: bool,
 }
@@ -49,6 +50,18 @@ pub enum NotProvable {
     /// The new driver of the node does not run.
     #[error("its new driver does not run")]
     NoDriver,
+}
+
+impl From<NoFailedProof<'_>> for NotProvable {
+    fn from(reason: NoFailedProof<'_>) -> Self {
+        match reason {
+            NoFailedProof::NotFailed => Self::NotFailed,
+            NoFailedProof::OtherCause(failure) => {
+                Self::OtherCause { cause: failure.cause, message: failure.message.clone() }
+            }
+            NoFailedProof::NoDriver => Self::NoDriver,
+        }
+    }
 }
 
 impl NotProvable {
@@ -79,27 +92,20 @@ impl NotProvable {
 /// # Errors
 /// Why not.
 pub fn provable(snapshot: &RolloutSnapshot, name: &str) -> Result<ProvableNode, NotProvable> {
-    let driver = snapshot.settings.driver;
-    let node = snapshot.observed.nodes.get(name).ok_or(NotProvable::Unknown)?;
-    let found = read(node, driver.traits());
-    let failed = found.record().filter(|record| record.state == UpgradeState::UpgradeFailed);
-    let (record, failure) = failed
-        .and_then(|record| Some((record, record.failure.as_ref()?)))
-        .ok_or(NotProvable::NotFailed)?;
-    if !failure.cause.is_failed_proof() {
-        let (cause, message) = (failure.cause, failure.message.clone());
-        return Err(NotProvable::OtherCause { cause, message });
+    let RolloutSnapshot { settings, observed, .. } = snapshot;
+    let node = observed.nodes.get(name).ok_or(NotProvable::Unknown)?;
+    let traits = settings.driver.traits();
+    if belongs_to_other_hook(node, traits, settings.own_daemon_set().as_deref()) {
+        return Err(NotProvable::NotFailed);
     }
-    let operands = DriverOperands::new(&snapshot.observed, driver);
-    let runs = operands
-        .driver_pod(node)
-        .is_some_and(|driver| driver.newest && !driver.pod.deleting && driver.pod.containers_ready);
-    if !runs {
-        return Err(NotProvable::NoDriver);
-    }
+    let found = read(node, traits);
+    let record = found.record().map(|record| &**record);
+    let operands = DriverOperands::new(observed, settings.driver);
+    let (record, failure) = failed_proof(record, operands.driver_pod(node).as_ref())?;
     Ok(ProvableNode {
         node: name.to_owned(),
         failure: format!("{}: {}", failure.cause, failure.message),
+        failed_at: record.since,
         is_cordoned: record.cordoned && node.unschedulable,
     })
 }

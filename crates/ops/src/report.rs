@@ -44,7 +44,7 @@ pub struct RunReport {
     /// The last run, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<ReportedRun>,
-    /// What users asked of the rollout with commands since the run started, oldest first.
+    /// What users have asked of the rollout with commands since the run before ended, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub requests: Vec<UserRequest>,
     /// Numbers of nodes and pods.
@@ -217,7 +217,7 @@ pub fn report(snapshot: &RolloutSnapshot) -> RunReport {
         driver: snapshot.settings.driver.traits().name,
         mode: snapshot.settings.mode.name(),
         run,
-        requests: requests_since(snapshot, started_at),
+        requests: requests(snapshot),
         totals: totals(all, &nodes),
         nodes,
         notes: snapshot.notes.clone(),
@@ -232,10 +232,12 @@ fn run_phase(snapshot: &RolloutSnapshot, run: &RunRecord) -> RunPhase {
     RunPhase::new(job, &snapshot.record, snapshot.holder.as_ref(), snapshot.now)
 }
 
-/// Returns what users asked for since then.
-fn requests_since(snapshot: &RolloutSnapshot, started_at: Option<Timestamp>) -> Vec<UserRequest> {
+/// Returns what users have asked for since the run before ended, such as the end of a halt.
+fn requests(snapshot: &RolloutSnapshot) -> Vec<UserRequest> {
+    let run = snapshot.record.run.as_ref();
+    let since = run.map(|run| run.previous_ended_at.unwrap_or(run.started_at));
     let requests = snapshot.record.requests.iter();
-    requests.filter(|request| started_at.is_none_or(|at| request.at >= at)).cloned().collect()
+    requests.filter(|request| since.is_none_or(|since| request.at >= since)).cloned().collect()
 }
 
 /// Returns the time of the last entry about a node in the run record.

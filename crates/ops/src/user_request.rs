@@ -16,15 +16,8 @@ pub async fn new_request(
     selector: Option<String>,
     reason: Option<String>,
 ) -> UserRequest {
-    UserRequest {
-        command,
-        nodes: Vec::new(),
-        other_nodes: 0,
-        selector,
-        by: super::pause::user(session.client()).await,
-        reason,
-        at: session.now(),
-    }
+    let by = super::pause::user(session.client()).await;
+    UserRequest { selector, reason, ..UserRequest::new(command, by, session.now()) }
 }
 
 /// Writes the request into the run record of each of these hook releases, before the command acts.

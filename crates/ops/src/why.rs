@@ -7,6 +7,7 @@ use serde::Serialize;
 use contract::record::RecordedStep;
 use contract::record::acceptance::AcceptanceResult;
 use contract::user_request::UserRequest;
+use planner::drive_upgrade::record::{NodeRecordState, read};
 
 use super::observe::RolloutSnapshot;
 use super::status::{NodeRow, RolloutStatus, status};
@@ -24,7 +25,7 @@ pub struct NodeExplanation {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<RecordedStep>,
     /// The results of the acceptance tests on the node in the last run, in the order in which they
-    /// ended.
+    /// ended, with log lines of the last one that did not pass.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub acceptance: Vec<AcceptanceResult>,
     /// What users asked of this node with commands, oldest first.
@@ -44,13 +45,55 @@ pub fn explain_node(snapshot: &RolloutSnapshot, node: &str) -> Option<NodeExplan
         title,
         row,
         steps: upgrade_steps(snapshot, node),
-        acceptance: snapshot
-            .record
-            .nodes
-            .get(node)
-            .map(|record| record.acceptance.clone())
-            .unwrap_or_default(),
+        acceptance: results(snapshot, node),
         requests: requests.into_iter().filter(is_named).collect(),
         fleet: fleet.into_iter().map(|waiting| waiting.text).collect(),
     })
+}
+
+/// Returns the results of the run record, with the log lines that only the node's own record has.
+fn results(snapshot: &RolloutSnapshot, node: &str) -> Vec<AcceptanceResult> {
+    let recorded = snapshot.record.nodes.get(node);
+    let mut results = recorded.map(|record| record.acceptance.clone()).unwrap_or_default();
+    let traits = snapshot.settings.driver.traits();
+    let own = snapshot.observed.nodes.get(node).map(|node| read(node, traits));
+    let own = own.as_ref().and_then(NodeRecordState::record);
+    add_logs(&mut results, own.map_or(&[][..], |record| record.acceptance.as_slice()));
+    results
+}
+
+/// Adds the log lines of a node's own results to the same results of the run record.
+fn add_logs(results: &mut [AcceptanceResult], own: &[AcceptanceResult]) {
+    for result in results {
+        if let Some(known) = own.iter().find(|known| known.without_log() == *result) {
+            result.log.clone_from(&known.log);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use contract::acceptance::AcceptanceTime;
+    use contract::record::acceptance::AcceptanceVerdict;
+    use jiff::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn log_lines_are_those_of_the_same_result() {
+        let result = |driver_pod: &str| AcceptanceResult {
+            test: "dcgm".to_owned(),
+            time: AcceptanceTime::After,
+            driver_pod: driver_pod.to_owned(),
+            verdict: AcceptanceVerdict::Failed,
+            message: "exit code 1".to_owned(),
+            at: Timestamp::UNIX_EPOCH,
+            seconds: 5,
+            log: Vec::new(),
+        };
+        let with_log = AcceptanceResult { log: vec!["2 of 8 GPUs".to_owned()], ..result("second") };
+        let mut results = [result("first"), result("second")];
+        add_logs(&mut results, std::slice::from_ref(&with_log));
+        assert_eq!(results, [result("first"), with_log]);
+    }
 }

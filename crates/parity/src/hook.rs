@@ -100,6 +100,8 @@ fn is_met(condition: &str, rollout: &Value) -> bool {
         "eviction" => enabled("podDeletion") || enabled("drain"),
         "hold" => rollout["mode"] != "assist" || rollout["operatorUpgrade"]["hold"] != "never",
         "acceptance" => tests(rollout).is_some_and(|tests| !tests.is_empty()),
+        "acceptance-logs" => tests(rollout)
+            .is_some_and(|tests| tests.iter().any(|test| test["logLines"].as_u64() > Some(0))),
         "admission-policy" => rollout["admissionPolicy"]["enabled"] == true,
         // The chart of a newer version has conditions that are unknown here.
         _ => true,
@@ -151,7 +153,10 @@ mod tests {
         let nothing = json!({"mode": "assist", "operatorUpgrade": {"hold": "never"}});
         let all = json!({
             "mode": "drive", "dra": {"reroll": "auto"}, "admissionPolicy": {"enabled": true},
-            "upgrade": {"policy": {"drain": {"enable": true}}, "acceptance": [{"name": "a"}]},
+            "upgrade": {
+                "policy": {"drain": {"enable": true}},
+                "acceptance": [{"name": "a", "logLines": 20}],
+            },
         });
         for condition in conditions {
             assert!(!is_met(condition, &nothing), "{condition}");

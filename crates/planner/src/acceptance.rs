@@ -20,6 +20,9 @@ use super::memory::RunMemory;
 /// How many hexadecimal digits of the hash of a name decide about its share.
 const HASH_DIGITS: usize = 7;
 
+/// The label of a node with the way in which its GPUs are shared.
+const SHARING_LABEL: &str = "nvidia.com/gpu.sharing-strategy";
+
 /// The tests of a node at one time, with one driver pod.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeTests<'a> {
@@ -93,7 +96,9 @@ fn is_in_share(node: &str, share: RampShare) -> bool {
 }
 
 /// Returns what the pod of a test requests. `None`: it needs the GPUs of the node, and the node
-/// offers none, neither through a device plugin nor through a DRA driver.
+/// offers none, neither through a device plugin nor through a DRA driver. Of a resource that MPS
+/// shares, the device plugin allocates no more than one to a pod (k8s-device-plugin
+/// `internal/rm/allocate.go`; the label is that of GPU feature discovery).
 pub fn requested_gpus(
     gpus: AcceptanceGpus,
     node: &ObservedNode,
@@ -102,9 +107,11 @@ pub fn requested_gpus(
     if gpus == AcceptanceGpus::Template {
         return Some(RequestedGpus::Nothing);
     }
+    let is_shared = node.labels.has(SHARING_LABEL, "mps");
+    let count = |offered: &str| if is_shared { "1".to_owned() } else { offered.to_owned() };
     let offered = node.gpus_allocatable.iter().filter(|(_, count)| *count != "0");
     let resources: BTreeMap<String, String> =
-        offered.map(|(resource, count)| (resource.clone(), count.clone())).collect();
+        offered.map(|(resource, offered)| (resource.clone(), count(offered))).collect();
     if !resources.is_empty() {
         return Some(RequestedGpus::Resources(resources));
     }

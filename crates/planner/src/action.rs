@@ -1,4 +1,5 @@
-//! Writes to the cluster, so precise that the code that performs them has nothing to decide.
+//! Writes to the cluster, and the reading of a log, so precise that the code that performs them has
+//! nothing to decide.
 
 use std::collections::BTreeMap;
 
@@ -138,6 +139,31 @@ pub struct AcceptanceCreation {
     pub deadline_seconds: u64,
     /// What the pod requests apart from its template.
     pub gpus: RequestedGpus,
+}
+
+/// The reading of the end of the log of an acceptance test's pod. It changes nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TestLogReading {
+    /// The node that the pod tests.
+    pub node: String,
+    /// The name of the test.
+    pub test: String,
+    /// The name of the pod.
+    pub pod: String,
+    /// Its UID.
+    pub uid: String,
+    /// The container.
+    pub container: String,
+    /// How many lines are kept.
+    pub lines: u32,
+}
+
+impl TestLogReading {
+    /// Returns the key of the request in [`crate::memory::RunMemory::issued`], where the pod's own
+    /// name and UID stand for other requests.
+    pub(crate) fn request(&self) -> String {
+        format!("log of {}", self.uid)
+    }
 }
 
 /// The GPUs that a pod of an acceptance test requests, apart from its template.

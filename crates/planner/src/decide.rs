@@ -18,7 +18,7 @@ use contract::record::{NodeOutcome, ReplacedPodKind, Verdict};
 use contract::settings::Settings;
 use contract::task::Task;
 
-use super::action::{AcceptanceCreation, NodePatch, PodDeletion, PodEviction};
+use super::action::{AcceptanceCreation, NodePatch, PodDeletion, PodEviction, TestLogReading};
 use super::device_plugin::DevicePlugins;
 use super::dra_plugin::DraPlugins;
 use super::memory::RunMemory;
@@ -83,6 +83,9 @@ pub enum Action {
     CreateAcceptancePod(AcceptanceCreation),
     /// Delete the pod of an acceptance test, if the pod still has this UID.
     DeleteAcceptancePod(PodDeletion),
+    /// Read the end of the log of an acceptance test's pod. The answer goes into
+    /// [`RunMemory::test_logs`].
+    ReadTestLog(TestLogReading),
 }
 
 impl Action {
@@ -95,7 +98,8 @@ impl Action {
             Self::ReplacePlugin { .. }
             | Self::Evict(_)
             | Self::DeleteDriver(_)
-            | Self::CreateAcceptancePod(_) => false,
+            | Self::CreateAcceptancePod(_)
+            | Self::ReadTestLog(_) => false,
         }
     }
 
@@ -107,6 +111,7 @@ impl Action {
             Self::PatchNode(patch) => &patch.node,
             Self::Evict(eviction) => &eviction.node,
             Self::CreateAcceptancePod(creation) => &creation.node,
+            Self::ReadTestLog(reading) => &reading.node,
             Self::DeleteDriver(deletion) | Self::DeleteAcceptancePod(deletion) => &deletion.node,
         }
     }

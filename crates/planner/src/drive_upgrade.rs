@@ -2,6 +2,7 @@
 //! ends it.
 
 pub mod cause;
+pub mod failed_proof;
 pub mod record;
 pub mod start_limits;
 pub mod state;

@@ -15,6 +15,7 @@ use contract::record::{
     RecordedPluginConfig, ReplacedPodKind,
 };
 
+use super::action::TestLogReading;
 use super::pods::eviction_retry::{BusyServer, EvictionHistory};
 use super::pods::filter::OwnPods;
 use super::reason::Reason;
@@ -58,14 +59,18 @@ pub struct RunMemory {
     pub waiting: Named<(&'static str, Timestamp)>,
     /// Since when each failed node has been waiting for a reason other than its upgrade.
     pub waiting_apart: Named<(&'static str, Timestamp)>,
+    /// The acceptance test that is running on each node.
+    pub testing: Named<RunningTest>,
     /// Since when the hook has observed driver and toolkit of a node as ready, with their identity.
     pub ready: Named<(String, Timestamp)>,
     /// Since when the hook has observed ready plugin pods of a node that publish another driver
     /// version than the loaded one, by their UIDs.
     pub outdated: Named<BTreeMap<String, Timestamp>>,
-    /// The deletions of pods that this process requested, by UID, and the creations of pods of
-    /// acceptance tests, by name.
+    /// The deletions of pods that this process requested, by UID, the creations of pods of
+    /// acceptance tests, by name, and the readings of their logs.
     pub issued: Named<RequestedDeletion>,
+    /// What this process knows about the logs of acceptance tests' pods, by their UIDs.
+    pub test_logs: Named<TestLog>,
     /// Patches of nodes that were requested and whose result has not been observed, by name.
     pub patched: Named<PendingPatch>,
     /// The history of the eviction of a pod, by its UID.
@@ -92,9 +97,9 @@ pub struct RunMemory {
     /// How far the driver of the rollout is proven. `None`: it needs no proof, or no node has needed
     /// an upgrade.
     pub proof: Option<Arc<DriverProof>>,
-    /// The failed nodes that users take as proven, each with the time of the request
+    /// The failed nodes that users take as proven, each with the time since which it has failed
     /// ([`contract::user_request::accepted_nodes`]).
-    pub accepted: BTreeMap<String, Timestamp>,
+    pub accepted: BTreeSet<(String, Timestamp)>,
     /// The driver of the fleet when a run last succeeded; `None` if unknown.
     pub proven_driver: Option<String>,
     /// The baseline of the previous run, if that run did not succeed.
@@ -145,7 +150,30 @@ pub struct RecordedWaits {
     pub fleet: Option<RecordedFleetWait>,
 }
 
-/// A requested deletion of a pod, or a requested creation of the pod of an acceptance test.
+/// An acceptance test that is running on a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunningTest {
+    /// The name of its pod, which need not exist now.
+    pub pod: String,
+    /// Since when.
+    pub since: Timestamp,
+    /// Why the kubelet refused or ended the last such pod, if it did.
+    pub ended_by_kubelet: Option<String>,
+}
+
+/// The final answer to the reading of the log of an acceptance test's pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TestLog {
+    /// The node of the pod.
+    pub node: String,
+    /// Time of the answer.
+    pub at: Timestamp,
+    /// The last lines without secrets, or why the log cannot be read.
+    pub lines: Result<Vec<String>, String>,
+}
+
+/// A requested deletion of a pod, a requested creation of the pod of an acceptance test, or a
+/// requested reading of its log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestedDeletion {
     /// The node of the pod.
@@ -191,6 +219,7 @@ impl RunMemory {
             self.nodes.differing(&other.nodes),
             self.waiting.differing(&other.waiting),
             self.waiting_apart.differing(&other.waiting_apart),
+            self.testing.differing(&other.testing),
             self.ready.differing(&other.ready),
             self.outdated.differing(&other.outdated),
             self.patched.differing(&other.patched),
@@ -206,7 +235,12 @@ impl RunMemory {
             let both = [self.issued.get(uid), other.issued.get(uid)];
             both.into_iter().flatten().map(|deletion| deletion.node.as_str())
         });
-        names.into_iter().flatten().map(|name| &**name).chain(refusals).chain(issued).collect()
+        let logs = self.test_logs.differing(&other.test_logs).into_iter().flat_map(|uid| {
+            let both = [self.test_logs.get(uid), other.test_logs.get(uid)];
+            both.into_iter().flatten().map(|log| log.node.as_str())
+        });
+        let names = names.into_iter().flatten().map(|name| &**name);
+        names.chain(refusals).chain(issued).chain(logs).collect()
     }
 
     /// Returns whether the run waits for the node with this UID.
@@ -272,11 +306,24 @@ impl RunMemory {
         }
     }
 
+    /// Records the final answer to the reading of a log. An answer after which the reading may be
+    /// repeated is not recorded.
+    pub fn note_test_log(
+        &mut self,
+        reading: &TestLogReading,
+        lines: Result<Vec<String>, String>,
+        now: Timestamp,
+    ) {
+        let log = TestLog { node: reading.node.clone(), at: now, lines };
+        self.test_logs.insert(reading.uid.as_str(), log);
+    }
+
     /// Forgets requests about pods that are too old to matter, as UIDs never come back. `here`:
     /// whether a pod still exists.
     pub fn prune(&mut self, here: impl Fn(&str) -> bool, now: Timestamp) {
         let old = |at: Timestamp| now.duration_since(at) > FORGOTTEN;
         self.issued.retain(|_, deletion| !old(deletion.at));
+        self.test_logs.retain(|_, log| !old(log.at));
         self.evictions.retain(|uid, history| !old(history.last) || here(uid));
     }
 }
@@ -328,6 +375,20 @@ mod tests {
             memory.issued.keys().map(|uid| &**uid).collect(),
         ];
         assert_eq!((evictions, issued), (vec!["here", "just-gone"], vec!["just-gone"]));
+    }
+
+    /// A decision examines a node again when the log of its test has been read.
+    #[test]
+    fn answered_log_concerns_its_node_until_forgotten() {
+        let at = |minutes: i64| Timestamp::UNIX_EPOCH + SignedDuration::from_mins(minutes);
+        let before = RunMemory::new(at(0), at(1000));
+        let mut memory = before.clone();
+        let (node, uid) = ("gpu-0".to_owned(), "u1".to_owned());
+        let reading = TestLogReading { node, uid, ..TestLogReading::default() };
+        memory.note_test_log(&reading, Err("not found".to_owned()), at(0));
+        assert!(memory.differing(&before).contains("gpu-0"));
+        memory.prune(|_| true, at(11));
+        assert_eq!(memory, before);
     }
 
     /// Regression: every later run kept and reported the record of a node that had left.

@@ -87,6 +87,13 @@ enum DriverRequester {
     Somewhere,
 }
 
+impl DriverPod<'_> {
+    /// Returns whether it is the newest one, and works.
+    pub fn is_current(&self) -> bool {
+        self.newest && !self.pod.deleting && self.pod.containers_ready
+    }
+}
+
 impl<'a> DriverOperands<'a> {
     /// Finds the pods and DaemonSets in the observed state.
     pub fn new(observed: &'a Observed, driver: Driver) -> Self {

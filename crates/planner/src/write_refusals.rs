@@ -138,6 +138,9 @@ impl RunMemory {
             Action::CreateAcceptancePod(creation) => {
                 self.issued.remove(&creation.pod);
             }
+            Action::ReadTestLog(reading) => {
+                self.issued.remove(&reading.request());
+            }
             Action::PatchNode(_) | Action::Evict(_) | Action::ReplacePlugin { .. } => {}
         }
     }
@@ -153,6 +156,8 @@ impl RunMemory {
 fn written(action: &Action) -> (RefusedObject, WriteKind) {
     let (pod, write) = match action {
         Action::PatchNode(_) => ("", WriteKind::Node),
+        // It is not a write, so it is never refused or accepted as one.
+        Action::ReadTestLog(reading) => (reading.uid.as_str(), WriteKind::AcceptancePod),
         Action::Evict(eviction) => (eviction.uid.as_str(), WriteKind::Eviction),
         Action::DeleteDriver(deletion) => (deletion.uid.as_str(), WriteKind::PodDeletion),
         Action::ReplacePlugin { uid, .. } => (uid.as_str(), WriteKind::PodDeletion),

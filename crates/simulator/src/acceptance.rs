@@ -16,6 +16,17 @@ use super::report::SecondsText;
 pub struct AcceptanceFaults {
     /// The faults, in order.
     pub faults: Vec<AcceptanceFault>,
+    /// The nodes on which logs cannot be read.
+    pub logs: Option<LogFault>,
+}
+
+/// A fault of the readings of logs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogFault {
+    /// The nodes on which it happens.
+    pub nodes: FaultyNodes,
+    /// Whether the answer is final. If it is not, there is no answer.
+    pub is_final: bool,
 }
 
 /// A fault of acceptance tests: what happens, and to which pods.
@@ -62,6 +73,8 @@ pub enum AcceptanceEffect {
         /// Milliseconds from the time at which the pod is bound.
         milliseconds: Option<u64>,
     },
+    /// The kubelet refuses it, as it does if a device plugin cannot allocate what it requests.
+    EndedByKubelet,
     /// The API server refuses to create it.
     Refused,
     /// The scheduler finds no place for it.
@@ -154,6 +167,11 @@ impl AcceptanceFaults {
     pub(super) fn effect(&self, pod: &StartedTest<'_>) -> Option<AcceptanceEffect> {
         self.faults.iter().find(|fault| fault.matches(pod)).map(|fault| fault.effect)
     }
+
+    /// Returns the fault of a reading of a log on this node, if there is one.
+    pub(super) fn of_log(&self, node: &ObservedNode, seed: u64) -> Option<&LogFault> {
+        self.logs.as_ref().filter(|fault| fault.nodes.contains(node, seed))
+    }
 }
 
 impl fmt::Display for AcceptanceEffect {
@@ -165,6 +183,7 @@ impl fmt::Display for AcceptanceEffect {
             Self::ImageNotPulled { milliseconds: Some(time) } => {
                 write!(out, "finds no image for {}", SecondsText(*time))
             }
+            Self::EndedByKubelet => out.write_str("is refused by the kubelet"),
             Self::Refused => out.write_str("is refused"),
             Self::Unschedulable => out.write_str("cannot be scheduled"),
             Self::Slow { milliseconds } => {
@@ -251,7 +270,7 @@ mod tests {
             AcceptanceEffect::Unschedulable,
             FaultyNodes::Node("gpu-1".to_owned()),
         );
-        let faults = AcceptanceFaults { faults: vec![on_model, other, last] };
+        let faults = AcceptanceFaults { faults: vec![on_model, other, last], logs: None };
         let (bad, good) = (node("gpu-0", "H100"), node("gpu-1", "L4"));
         assert_eq!(
             faults.effect(&started(&bad, "2")),

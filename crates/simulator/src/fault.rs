@@ -37,6 +37,9 @@ pub enum Fault {
     Annotate(String, String, Option<String>),
     /// A node's driver fails at this number of its next starts. `None`: at every start.
     DriverFails(String, Option<u32>),
+    /// The driver container of a node that is ready crashes, and runs again after a time in
+    /// milliseconds. `None`: never.
+    DriverCrashes(String, Option<u64>),
     /// A node's DRA plugin does not become ready until its pod is replaced, after a time in
     /// milliseconds. `None`: never.
     PluginFails(String, Option<u64>),
@@ -119,6 +122,9 @@ impl fmt::Display for Fault {
             }
             Self::DriverFails(node, None) => {
                 write!(out, "the driver of {node} will fail at every start")
+            }
+            Self::DriverCrashes(node, time) => {
+                write!(out, "the driver of {node} crashes{}", FaultDuration(time))
             }
             Self::PluginFails(node, time) => {
                 write!(out, "the DRA plugin of {node} will not become ready{}", FaultDuration(time))

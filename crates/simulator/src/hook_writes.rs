@@ -1,8 +1,8 @@
 //! The API server's handling of the hook's writes.
 
-use contract::acceptance::AcceptanceTime;
+use contract::acceptance::{AcceptanceTime, log_excerpt};
 use nvidia_upgrade::state::ControllerState;
-use planner::action::{AcceptanceCreation, NodePatch, PodDeletion, PodEviction};
+use planner::action::{AcceptanceCreation, NodePatch, PodDeletion, PodEviction, TestLogReading};
 use planner::decide::Action;
 use planner::pods::eviction_retry::{EvictionHistory, EvictionReply};
 use planner::write_refusals::RefusalKind;
@@ -57,6 +57,10 @@ impl<'a> HookWriter<'_, 'a> {
                 }
             }
             Action::DeleteAcceptancePod(deletion) => self.delete_test(deletion),
+            Action::ReadTestLog(reading) => {
+                self.read_test_log(reading);
+                return true;
+            }
         }
         self.hook.memory.note_accepted(action);
         true
@@ -115,6 +119,7 @@ impl<'a> HookWriter<'_, 'a> {
         });
         self.report_state(&patch.node);
         self.check().node(&patch.node);
+        self.check().logs(&patch.node);
         self.check().fleet(patch, was_in_progress);
         if patch.unschedulable == Some(false) {
             self.cluster.workloads.schedule_pods(&self.cluster.nodes, self.context);
@@ -229,6 +234,31 @@ impl<'a> HookWriter<'_, 'a> {
         if self.cluster.workloads.tests.get(&deletion.uid).is_some() {
             self.cluster.workloads.delete(&deletion.uid, self.context);
         }
+    }
+
+    /// Answers the reading of a log. Without an answer, the hook reads it again later.
+    fn read_test_log(&mut self, reading: &TestLogReading) {
+        self.context.report.log_reads += 1;
+        let node = self.cluster.nodes.get(&reading.node).map(|node| &node.node);
+        let seed = self.context.setup.seed;
+        let fault = node.and_then(|node| self.cluster.acceptance.of_log(node, seed));
+        let answer = match fault {
+            Some(fault) if !fault.is_final => {
+                self.context.log(|| format!("{} log of {}: no answer", reading.node, reading.test));
+                return;
+            }
+            Some(_) => None,
+            None => {
+                let pod = self.cluster.workloads.tests.get(&reading.uid);
+                pod.and_then(|pod| pod.log(&reading.container))
+            }
+        };
+        let lines = answer.map(|text| log_excerpt(text, reading.lines));
+        let lines = lines.ok_or_else(|| "the container has no log".to_owned());
+        let what = if lines.is_ok() { "read" } else { "not readable" };
+        self.context.log(|| format!("{} log of {}: {what}", reading.node, reading.test));
+        self.hook.memory.note_test_log(reading, lines, timestamp(self.context.now()));
+        self.hook.decides_at_once = true;
     }
 
     fn delete_plugin(&mut self, node: &str, uid: &str) {

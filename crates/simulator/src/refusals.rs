@@ -79,6 +79,8 @@ impl WriteAdmissions {
             | Action::ReplacePlugin { .. }
             | Action::DeleteAcceptancePod(_) => WriteKind::PodDeletion,
             Action::CreateAcceptancePod(_) => WriteKind::AcceptancePod,
+            // Admission applies only to writes.
+            Action::ReadTestLog(_) => return None,
         };
         let cordons = |wanted: bool| matches!(action, Action::PatchNode(patch) if patch.unschedulable == Some(wanted));
         match *admission {

@@ -40,6 +40,8 @@ pub struct SimulationReport {
     pub conflicts: usize,
     /// The number of LIST requests for the pods of a node.
     pub lists: usize,
+    /// The number of readings of the logs of acceptance tests.
+    pub log_reads: usize,
     /// The number of decisions.
     pub decisions: usize,
     /// The number of writes by kind.

@@ -12,6 +12,13 @@ use super::acceptance::AcceptanceEffect;
 /// The number of characters of the trigger digest in the label of a pod.
 const DIGEST_CHARACTERS: usize = 12;
 
+/// The name of the container of every pod.
+const CONTAINER: &str = "test";
+/// The secret in the log of every pod.
+pub(super) const SECRET_OF_LOG: &str = "hunter2hunter2";
+/// The log of every pod.
+const LOG: &str = "step 1 of 3: login with password=hunter2hunter2\nstep 2 of 3: 8 GPUs\n\u{1b}[31mstep 3 of 3: 7 of 8 GPUs are fast enough\u{1b}[0m\n";
+
 /// What the kubelet or the scheduler does with the pod of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TestPodStep {
@@ -50,6 +57,8 @@ pub(super) struct TestPod {
     pub(super) bound_at: u64,
     /// How far it is.
     pub(super) phase: AcceptancePhase,
+    /// Whether its container has started, so that it has a log.
+    pub(super) has_log: bool,
     /// Whether the scheduler will try again.
     pub(super) is_queued: bool,
 }
@@ -69,6 +78,7 @@ impl TestPod {
             created_at: now,
             bound_at: now,
             phase: AcceptancePhase::Pending,
+            has_log: false,
             is_queued: false,
         }
     }
@@ -85,7 +95,13 @@ impl TestPod {
             created: pod.created,
             deleting: pod.deleted_at.is_some(),
             phase: self.phase.clone(),
+            log_container: self.has_log.then(|| CONTAINER.to_owned()),
         }
+    }
+
+    /// Returns the log of a container. `None`: it has none.
+    pub(super) fn log(&self, container: &str) -> Option<&'static str> {
+        (self.has_log && container == CONTAINER).then_some(LOG)
     }
 
     /// Returns the seconds since its creation.

@@ -251,6 +251,9 @@ impl<'a> World<'a> {
             Fault::DriverFails(node, failures) => {
                 cluster.operands.set_driver_failures(&node, failures);
             }
+            Fault::DriverCrashes(node, milliseconds) => {
+                cluster.operands.crash_driver(&node, milliseconds, context);
+            }
             Fault::PluginFails(node, milliseconds) => {
                 cluster.operands.break_plugin(&node, milliseconds, context);
             }

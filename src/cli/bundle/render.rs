@@ -57,9 +57,9 @@ pub struct RenderArguments {
     /// Deployer of the bundle, or `all` for every deployer; repeatable
     #[arg(short = 'd', long = "deployer", required = true, value_name = "DEPLOYER", value_parser = PossibleValuesParser::new(choices()))]
     deployers: Vec<String>,
-    /// Directory of the bundle. If there are several recipes or deployers, also because of a
-    /// directory of recipes or `-d all`, it is the parent directory of the bundles. An existing
-    /// bundle is replaced as a whole, and an edited one only with --force
+    /// Directory of the bundle. With several recipes, several deployers, a directory of recipes or
+    /// `-d all`, it is the parent directory of the bundles. An existing bundle is replaced as a
+    /// whole, and an edited one only with --force
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
     #[command(flatten)]

@@ -4,7 +4,7 @@ use crate::printer::Printer;
 use contract::exit::ExitCode;
 use contract::record::proof::Halted;
 use contract::settings::Settings;
-use contract::user_request::MOST_NODES;
+use contract::user_request::{MOST_NODES, UserRequest};
 use diagnostics::nearest::nearest;
 use ops::observe::RolloutSnapshot;
 use ops::proven_nodes::{NotProvable, ProvableNode, open_halt, provable_in_any};
@@ -85,7 +85,7 @@ impl<'s> EndedHalts<'s> {
                     UpgradeReason::from(*halt)
                 ));
             }
-            for ProvableNode { node, failure, is_cordoned } in accepted {
+            for ProvableNode { node, failure, is_cordoned, .. } in accepted {
                 let then = if *is_cordoned { "; the next run uncordons it" } else { "" };
                 printer
                     .note(&format!("{title}: {node}: taken as proven, despite: {failure}{then}"));
@@ -93,17 +93,26 @@ impl<'s> EndedHalts<'s> {
         }
     }
 
-    /// Returns the settings of each hook whose record gets the request, with the nodes that the user
-    /// takes as proven there.
-    pub(super) fn requested(&self) -> impl Iterator<Item = (&'s Settings, Vec<String>)> {
+    /// Returns the settings of each hook whose record gets the request, with what the request says
+    /// there. `request`: without its nodes.
+    pub(super) fn requested(
+        &self,
+        request: &UserRequest,
+    ) -> impl Iterator<Item = (&'s Settings, UserRequest)> {
         let is_about_nodes = self.is_about_nodes;
         let concerned = self
             .rollouts
             .iter()
             .filter(move |rollout| !is_about_nodes || !rollout.accepted.is_empty());
         concerned.map(|rollout| {
-            let nodes = rollout.accepted.iter().map(|node| node.node.clone()).collect();
-            (&rollout.snapshot.settings, nodes)
+            let accepted = || rollout.accepted.iter();
+            let request = UserRequest {
+                halt: rollout.halt.map(|halt| halt.at),
+                accepts: accepted().map(|node| (node.node.clone(), node.failed_at)).collect(),
+                ..request.clone()
+            };
+            let nodes = accepted().map(|node| node.node.clone()).collect();
+            (&rollout.snapshot.settings, request.with_nodes(nodes))
         })
     }
 }

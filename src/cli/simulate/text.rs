@@ -76,7 +76,7 @@ pub(super) fn summary_text(
     let replaced = range(*drivers_replaced);
     let _ = writeln!(
         text,
-        "replaced     the driver on {replaced} of {}, whether it works or not",
+        "replaced     the driver on {replaced} of {}, also where the new one does not work",
         with_noun(*nodes, "node")
     );
     let has_steps = settings.upgrade.canary.is_some() || !settings.upgrade.ramp.is_empty();

@@ -20,13 +20,25 @@ pub struct AcceptanceResult {
     pub driver_pod: String,
     /// What came out.
     pub verdict: AcceptanceVerdict,
-    /// Details: an exit code, the message of the kubelet or of the API server, log lines.
+    /// Details: an exit code, the message of the kubelet or of the API server.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
     /// When the hook observed the end.
     pub at: Timestamp,
     /// Seconds from the creation of the pod to its end.
     pub seconds: u64,
+    /// The last lines of the log, without secrets, if the test asks for them and did not pass. Only
+    /// the node's own record has them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub log: Vec<String>,
+}
+
+impl AcceptanceResult {
+    /// Returns the result without log lines, as the run record has it.
+    #[must_use]
+    pub fn without_log(&self) -> Self {
+        Self { log: Vec::new(), ..self.clone() }
+    }
 }
 
 /// What came out of a test.
@@ -48,7 +60,9 @@ pub enum AcceptanceVerdict {
     Refused,
     /// No scheduler placed the pod: the node does not offer what the pod requests.
     Unschedulable,
-    /// The node became NotReady, or the pod was deleted by others.
+    /// The kubelet refused or ended each of its pods, for a reason that is not the test's.
+    EndedByKubelet,
+    /// The driver or the node went down, or others deleted the pod or uncordoned the node.
     Lost,
     /// The test was not started, and the node is not the reason.
     NotRun,
@@ -74,6 +88,7 @@ impl AcceptanceVerdict {
             Self::ImageNotPulled => "could not pull its image",
             Self::Refused => "was refused by the API server",
             Self::Unschedulable => "could not be scheduled",
+            Self::EndedByKubelet => "was refused or ended by the kubelet",
             Self::Lost => "was lost",
             Self::NotRun => "was not run",
         }

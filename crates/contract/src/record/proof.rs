@@ -4,6 +4,8 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::user_request::UserRequest;
+
 /// The proof of one driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -37,6 +39,10 @@ pub struct Halted {
     pub cause: HaltCause,
     /// The failed nodes.
     pub nodes: Vec<String>,
+    /// The label values of these nodes by which canaries are chosen, such as
+    /// `nvidia.com/gpu.product=NVIDIA-L4`: the driver may be bad for only one GPU model.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<String>,
 }
 
 /// What halts a rollout.
@@ -46,7 +52,7 @@ pub struct Halted {
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
 pub enum HaltCause {
-    /// Nodes whose new driver runs, and whose proof failed.
+    /// Nodes whose new driver did not start, or failed its checks.
     FailedProofs,
     /// Nodes whose upgrade failed.
     FailedNodes,
@@ -60,10 +66,10 @@ impl HaltCause {
 }
 
 impl Halted {
-    /// Returns whether a user who resumed the rollout at this time knew of the halt. An older
-    /// request does not end it.
-    pub fn is_ended_by(&self, resumed_at: Timestamp) -> bool {
-        self.at < resumed_at
+    /// Returns the request that ends this halt, if there is one: the user knew of it. The clocks of
+    /// hook and workstation may differ, so their times are not compared.
+    pub fn ended_by<'r>(&self, requests: &'r [UserRequest]) -> Option<&'r UserRequest> {
+        requests.iter().rev().find(|request| request.halt == Some(self.at))
     }
 }
 
@@ -73,9 +79,9 @@ impl DriverProof {
         Self { driver, ..Self::default() }
     }
 
-    /// Ends the halt, if there is one and a user has resumed the rollout since.
-    pub fn resume(&mut self, resumed_at: Timestamp) {
-        if let Some(halt) = self.halt.take_if(|halt| halt.is_ended_by(resumed_at)) {
+    /// Ends the halt, if there is one and a user has ended it.
+    pub fn resume(&mut self, requests: &[UserRequest]) {
+        if let Some(halt) = self.halt.take_if(|halt| halt.ended_by(requests).is_some()) {
             self.accepted.extend(halt.nodes);
             self.accepted.sort_unstable();
             self.accepted.dedup();
@@ -88,18 +94,30 @@ mod tests {
     use jiff::SignedDuration;
 
     use super::*;
+    use crate::user_request::RequestCommand;
 
     #[test]
-    fn only_a_later_resume_ends_a_halt() {
+    fn resume_ends_only_the_halt_that_the_user_saw() {
         let at = |seconds| Timestamp::UNIX_EPOCH + SignedDuration::from_secs(seconds);
-        let halted = |resumed| {
+        let halted = |halt: Option<i64>| {
             let mut proof = DriverProof::new("a".to_owned());
             let nodes = vec!["gpu-1".to_owned(), "gpu-0".to_owned()];
-            proof.halt = Some(Halted { at: at(5), cause: HaltCause::FailedProofs, nodes });
-            proof.resume(at(resumed));
+            proof.halt = Some(Halted {
+                at: at(5),
+                cause: HaltCause::FailedProofs,
+                nodes,
+                labels: Vec::new(),
+            });
+            // The clock of the workstation is an hour behind.
+            let request = UserRequest {
+                halt: halt.map(at),
+                ..UserRequest::new(RequestCommand::Resume, "ada".to_owned(), at(-3_600))
+            };
+            proof.resume(&[request]);
             (proof.halt.is_some(), proof.accepted)
         };
-        assert_eq!(halted(4), (true, vec![]), "the request is older than the halt");
-        assert_eq!(halted(6), (false, vec!["gpu-0".to_owned(), "gpu-1".to_owned()]));
+        assert_eq!(halted(None), (true, vec![]), "the request ended a pause");
+        assert_eq!(halted(Some(4)), (true, vec![]), "the request ended an earlier halt");
+        assert_eq!(halted(Some(5)), (false, vec!["gpu-0".to_owned(), "gpu-1".to_owned()]));
     }
 }

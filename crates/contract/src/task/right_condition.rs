@@ -20,6 +20,8 @@ pub enum RightCondition {
     AdmissionPolicy,
     /// There are acceptance tests. Only nodes with a GPU driver run them.
     Acceptance,
+    /// An acceptance test asks for lines of its log.
+    AcceptanceLogs,
 }
 
 impl RightCondition {
@@ -31,6 +33,10 @@ impl RightCondition {
             Self::AdmissionPolicy => settings.admission_policy,
             Self::Acceptance => {
                 settings.driver == Driver::Gpu && !settings.upgrade.acceptance.is_empty()
+            }
+            Self::AcceptanceLogs => {
+                let mut tests = settings.upgrade.acceptance.iter();
+                Self::Acceptance.is_met(settings) && tests.any(|test| test.log_lines > 0)
             }
             // Mode `steer` holds nodes with every setting.
             Self::Hold => {
@@ -92,29 +98,33 @@ mod tests {
 
     #[test]
     fn only_acceptance_tests_of_gpu_drivers_need_pods() {
-        for (tests, driver, task, expected) in [
-            (true, Driver::Gpu, Task::Drive, true),
-            (true, Driver::Gpu, Task::Steer, true),
-            (true, Driver::Gpu, Task::Preflight, false),
-            (true, Driver::Ofed, Task::Drive, false),
-            (false, Driver::Gpu, Task::Drive, false),
+        let of_tests: &[&str] = &["podtemplates", "pods"];
+        let with_logs: &[&str] = &["podtemplates", "pods", "pods/log"];
+        for (log_lines, driver, task, expected) in [
+            (Some(0), Driver::Gpu, Task::Drive, of_tests),
+            (Some(0), Driver::Gpu, Task::Steer, of_tests),
+            (Some(20), Driver::Gpu, Task::Drive, with_logs),
+            (Some(20), Driver::Gpu, Task::Steer, with_logs),
+            (Some(20), Driver::Gpu, Task::Preflight, &[]),
+            (Some(20), Driver::Ofed, Task::Drive, &[]),
+            (None, Driver::Gpu, Task::Drive, &[]),
         ] {
             let mut settings = Settings { driver, ..with(task, Mode::Drive) };
-            if tests {
+            if let Some(log_lines) = log_lines {
                 settings.upgrade.acceptance.push(AcceptanceTest {
                     name: "dcgm".to_owned(),
                     timeout_seconds: 600,
                     when: vec![AcceptanceTime::After],
                     nodes: AcceptanceNodes::All,
                     gpus: AcceptanceGpus::All,
+                    log_lines,
                 });
             }
             let in_scope: Vec<&str> = rights(&settings)
                 .filter(|right| right.scope == RightScope::Acceptance)
                 .map(|right| right.resource)
                 .collect();
-            let resources: &[&str] = if expected { &["podtemplates", "pods"] } else { &[] };
-            assert_eq!(in_scope, resources, "{tests} {driver:?} {task:?}");
+            assert_eq!(in_scope, expected, "{log_lines:?} {driver:?} {task:?}");
         }
     }
 

@@ -43,6 +43,7 @@ const RESTART: Option<Task> = Some(Task::RestartPlugins);
 const TEST_PODS: &[&str] = &["list", "watch", "create", "delete"];
 const READS_TEMPLATES: &str = "reads the pod templates of the acceptance tests";
 const RUNS_TESTS: &str = "runs the acceptance tests, and deletes their pods";
+const READS_LOGS: &str = "reads the last lines of the log of a test that did not pass";
 
 /// The table. A new task is a variant of [`Task`] and its rows here.
 pub const RIGHTS: &[Right] = &[
@@ -371,6 +372,7 @@ pub const RIGHTS: &[Right] = &[
     ),
     test_right(STEER, "podtemplates", &["get"], READS_TEMPLATES),
     test_right(STEER, "pods", TEST_PODS, RUNS_TESTS),
+    test_right(STEER, "pods/log", &["get"], READS_LOGS).when(RightCondition::AcceptanceLogs),
     right(
         DRIVE,
         Cluster,
@@ -431,6 +433,7 @@ pub const RIGHTS: &[Right] = &[
     ),
     test_right(DRIVE, "podtemplates", &["get"], READS_TEMPLATES),
     test_right(DRIVE, "pods", TEST_PODS, RUNS_TESTS),
+    test_right(DRIVE, "pods/log", &["get"], READS_LOGS).when(RightCondition::AcceptanceLogs),
     right(
         REROLL,
         Cluster,

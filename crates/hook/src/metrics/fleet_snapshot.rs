@@ -213,6 +213,7 @@ mod tests {
             at: Timestamp::UNIX_EPOCH,
             cause: HaltCause::FailedProofs,
             nodes: vec!["gpu-0".to_owned()],
+            labels: Vec::new(),
         };
         let text = |steps_ended, halt| {
             let canaries = vec!["gpu-0".to_owned(), "gpu-1".to_owned()];

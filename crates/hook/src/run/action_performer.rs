@@ -5,10 +5,11 @@ use std::time::Duration;
 use contract::task::Task;
 use kube_io::actions::{
     ActionResult, EvictionAnswer, create_acceptance_pod, delete_pod, evict, patch_node, perform,
+    read_test_log,
 };
 use kube_io::call::{CallError, is_webhook_failure};
 use kube_io::lease::HeldLease;
-use planner::action::{NodePatch, PodEviction};
+use planner::action::{NodePatch, PodEviction, TestLogReading};
 use planner::decide::{Action, WAKE_VALUE};
 use planner::pods::eviction_retry::{BusyServer, EvictionHistory, EvictionReply};
 use planner::write_refusals::RefusalKind;
@@ -39,6 +40,8 @@ enum ActionOutcome {
     Done,
     /// The server answered an eviction.
     Answered(EvictionAnswer),
+    /// The last lines of a log, or why they could not be read: this stops no later action.
+    LogRead(Result<Vec<String>, CallError>),
 }
 
 /// Performs the actions of one decision.
@@ -71,6 +74,11 @@ impl ActionPerformer<'_> {
                 Some(Ok(ActionOutcome::Answered(answer))) => {
                     if let Action::Evict(eviction) = action {
                         self.note_answer(action, eviction, answer).await?;
+                    }
+                }
+                Some(Ok(ActionOutcome::LogRead(answer))) => {
+                    if let Action::ReadTestLog(reading) = action {
+                        self.note_log(reading, answer);
                     }
                 }
                 Some(Err(failure)) => self.note_failure(action, failure).await?,
@@ -136,8 +144,35 @@ impl ActionPerformer<'_> {
                     "deleting the pod of an acceptance test"
                 );
             }
-            Action::Evict(_) => {}
+            Action::Evict(_) | Action::ReadTestLog(_) => {}
         }
+    }
+
+    /// Records what was read of a log, unless a later decision may read it again. The lines are in
+    /// the log of the hook, and in no event: events are read more widely.
+    fn note_log(&mut self, reading: &TestLogReading, answer: Result<Vec<String>, CallError>) {
+        let TestLogReading { node, test, pod, container, .. } = reading;
+        let answer = match answer {
+            Ok(lines) => {
+                let log = lines.join("\n");
+                tracing::warn!(
+                    node,
+                    pod,
+                    container,
+                    log,
+                    "the last lines of acceptance test {test}"
+                );
+                Ok(lines)
+            }
+            Err(error) => {
+                tracing::warn!(node, pod, container, %error, "cannot read the log of acceptance test {test}");
+                if error.is_passing() {
+                    return;
+                }
+                Err(error.to_string())
+            }
+        };
+        self.results.memory.note_test_log(reading, answer, self.hook.clock.now());
     }
 
     async fn report_patch(&self, patch: &NodePatch) {
@@ -215,6 +250,12 @@ impl ActionPerformer<'_> {
         action: &Action,
         failure: ActionFailure,
     ) -> Result<(), RunEnd> {
+        if let Action::ReadTestLog(reading) = action {
+            if let ActionFailure::Call(error) = failure {
+                self.note_log(reading, Err(error));
+            }
+            return Ok(());
+        }
         let what = RequestKind::from(action);
         self.hook.metrics.count_failed_write(what.name());
         match failure {
@@ -263,6 +304,9 @@ async fn request(hook: &HookProcess, action: &Action) -> Result<ActionOutcome, A
         },
         Action::Evict(eviction) => {
             return Ok(ActionOutcome::Answered(evict(client, eviction).await));
+        }
+        Action::ReadTestLog(reading) => {
+            return Ok(ActionOutcome::LogRead(read_test_log(client, reading).await));
         }
     }
     Ok(ActionOutcome::Done)

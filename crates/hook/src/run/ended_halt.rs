@@ -1,7 +1,7 @@
 //! The halt that a user has ended with `gpu-rollout resume`.
 
 use contract::record::proof::Halted;
-use contract::user_request::{RequestCommand, UserRequest};
+use contract::user_request::UserRequest;
 use kube_io::record::StoredRecord;
 
 /// A halt that a user has ended.
@@ -17,13 +17,7 @@ impl EndedHalt {
     /// Returns the halt of the record that a user has ended since, if there is one.
     pub(super) fn of(record: &StoredRecord) -> Option<Self> {
         let halt = record.run.as_ref()?.proof.as_ref()?.halt.as_ref()?;
-        let request = last_resume(&record.requests);
-        let request = request.filter(|request| halt.is_ended_by(request.at))?;
+        let request = halt.ended_by(&record.requests)?;
         Some(Self { halt: halt.clone(), request: request.clone() })
     }
-}
-
-/// Returns the newest request to resume the rollout.
-pub(super) fn last_resume(requests: &[UserRequest]) -> Option<&UserRequest> {
-    requests.iter().rev().find(|request| request.command == RequestCommand::Resume)
 }

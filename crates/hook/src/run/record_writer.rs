@@ -19,7 +19,7 @@ use planner::hold::operator_version;
 use planner::memory::{AssessmentPeriod, RunMemory};
 use planner::spec::{driver_identity, fingerprint};
 
-use super::ended_halt::{EndedHalt, last_resume};
+use super::ended_halt::EndedHalt;
 use crate::clock::later;
 use crate::start::read;
 use crate::{HookProcess, RunEnd};
@@ -46,6 +46,7 @@ impl RecordWriter {
             job: hook.identity.job.clone(),
             started_at: now,
             taken_over_at: Some(now),
+            previous_ended_at: None,
             specs: String::new(),
             configs: BTreeMap::new(),
             cohort_nodes: None,
@@ -161,10 +162,14 @@ fn continue_run(
     run.operator_version = stored.as_ref().and_then(|stored| stored.operator_version.clone());
     run.proven_driver = stored.as_ref().and_then(|stored| stored.proven_driver.clone());
     let mut proof = stored.as_ref().and_then(|stored| stored.proof.clone());
-    if let Some((proof, request)) = proof.as_mut().zip(last_resume(&requests)) {
-        proof.resume(request.at);
+    if let Some(proof) = &mut proof {
+        proof.resume(&requests);
     }
     let again = stored.as_ref().is_some_and(|stored| stored.job == run.job);
+    run.previous_ended_at = stored.as_ref().and_then(|stored| {
+        let ended_at = || stored.verdict.as_ref().map(|verdict| verdict.at);
+        if again { stored.previous_ended_at } else { ended_at() }
+    });
     let memory = match stored {
         Some(stored) if again => {
             if let Some(verdict) = stored.verdict {
@@ -341,6 +346,7 @@ mod tests {
             baseline: Some(Arc::default()),
             proof: None,
             proven_driver: None,
+            previous_ended_at: None,
             fleet_wait: None,
             assessed_since: None,
             interruptions: Vec::new(),
@@ -410,23 +416,29 @@ mod tests {
     #[test]
     fn halt_outlasts_its_run_until_a_user_resumes() {
         let at = |seconds| later(NOW, Duration::from_secs(seconds));
-        let halt =
-            Halted { at: at(5), cause: HaltCause::FailedProofs, nodes: vec!["gpu-0".into()] };
+        let halt = Halted {
+            at: at(5),
+            cause: HaltCause::FailedProofs,
+            nodes: vec!["gpu-0".into()],
+            labels: Vec::new(),
+        };
         let proof = DriverProof { halt: Some(halt), ..DriverProof::new("driver".to_owned()) };
-        let request = |command, second| UserRequest {
-            command,
-            nodes: vec!["gpu-7".to_owned()],
-            other_nodes: 0,
-            selector: None,
-            by: "ada".to_owned(),
-            reason: None,
-            at: at(second),
+        let request = |command, ends: Option<u64>| UserRequest {
+            halt: ends.map(at),
+            accepts: [("gpu-7".to_owned(), at(3))].into(),
+            ..UserRequest::new(command, "ada".to_owned(), at(6))
         };
         for (requests, is_halted) in [
             (vec![], true),
-            (vec![request(RequestCommand::Resume, 4)], true),
-            (vec![request(RequestCommand::Retry, 6)], true),
-            (vec![request(RequestCommand::Resume, 6), request(RequestCommand::Retry, 7)], false),
+            (vec![request(RequestCommand::Resume, Some(4))], true),
+            (vec![request(RequestCommand::Retry, None)], true),
+            (
+                vec![
+                    request(RequestCommand::Resume, Some(5)),
+                    request(RequestCommand::Resume, None),
+                ],
+                false,
+            ),
         ] {
             let stored =
                 RunRecord { proof: Some(proof.clone()), ..run("b", Some(ExitCode::Halted)) };

@@ -29,6 +29,8 @@ pub(super) enum RequestKind {
     Eviction,
     /// Creations of the pods of acceptance tests.
     AcceptancePod,
+    /// Readings of the logs of acceptance tests.
+    TestLog,
     /// Annotations of the NicClusterPolicy.
     Annotation,
 }
@@ -47,6 +49,7 @@ impl From<&Action> for RequestKind {
             | Action::DeleteDriver(_)
             | Action::DeleteAcceptancePod(_) => Self::Deletion,
             Action::CreateAcceptancePod(_) => Self::AcceptancePod,
+            Action::ReadTestLog(_) => Self::TestLog,
             Action::PatchNode(_) => Self::Node,
             Action::Evict(_) => Self::Eviction,
         }

@@ -212,6 +212,7 @@ mod tests {
             at: Timestamp::UNIX_EPOCH,
             cause: HaltCause::FailedProofs,
             nodes: vec!["gpu-0".to_owned()],
+            labels: Vec::new(),
         };
         let (open, halted) = (memory(None), memory(Some(halt.clone())));
         assert_eq!(new_halt(&open, &halted), Some(&halt));

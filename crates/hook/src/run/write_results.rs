@@ -98,6 +98,9 @@ fn needed_right(action: &Action) -> ResourceAttributes {
         Action::CreateAcceptancePod(creation) => {
             ("create", "pods", None, Some(ACCEPTANCE_NAMESPACE), &creation.pod)
         }
+        Action::ReadTestLog(reading) => {
+            ("get", "pods", Some("log"), Some(ACCEPTANCE_NAMESPACE), &reading.pod)
+        }
     };
     ResourceAttributes {
         verb: Some(verb.to_owned()),

@@ -26,7 +26,7 @@ mod watch_stream;
 use fault::{Break, Effect, Fault};
 use request::{Entry, Request};
 use rights::Grant;
-use store::Store;
+use store::{Key, Store};
 
 type Body = UnsyncBoxBody<Bytes, BoxError>;
 
@@ -76,6 +76,8 @@ pub(crate) struct State {
     pub(crate) late: Option<(Vec<&'static str>, Duration)>,
     /// How far the clocks of the nodes are ahead of the server's.
     pub(crate) node_skew: SignedDuration,
+    /// The logs of pods.
+    pub(crate) logs: BTreeMap<Key, String>,
 }
 
 impl State {
@@ -102,10 +104,11 @@ const V1: &[&str] = &["v1"];
 pub(crate) fn served(
     slices: &[&'static str],
 ) -> BTreeMap<(&'static str, &'static str), Vec<&'static str>> {
-    let rows: [((&str, &str), &[&str]); 21] = [
+    let rows: [((&str, &str), &[&str]); 22] = [
         (("", "nodes"), V1),
         (("", "pods"), V1),
         (("", "pods/eviction"), V1),
+        (("", "pods/log"), V1),
         (("", "podtemplates"), V1),
         (("policy", "poddisruptionbudgets"), V1),
         (("", "configmaps"), V1),
@@ -147,8 +150,21 @@ fn convert(request: &Request, object: &Value) -> Value {
     object
 }
 
+/// Returns the body of an answer. A string is plain text, such as a log.
 fn full(value: &Value) -> Body {
-    Full::new(Bytes::from(serde_json::to_vec(value).unwrap())).map_err(Into::into).boxed_unsync()
+    let bytes = match value.as_str() {
+        Some(text) => text.as_bytes().to_vec(),
+        None => serde_json::to_vec(value).unwrap(),
+    };
+    Full::new(Bytes::from(bytes)).map_err(Into::into).boxed_unsync()
+}
+
+/// Returns the body of an answer: a log is plain text.
+fn body_of(answer: &Value) -> Body {
+    match answer.as_str() {
+        Some(log) => Full::new(Bytes::from(log.to_owned())).map_err(Into::into).boxed_unsync(),
+        None => full(answer),
+    }
 }
 
 fn response(status: u16, body: Body) -> http::Response<Body> {
@@ -195,6 +211,7 @@ impl Server {
             reversed: false,
             late: None,
             node_skew: SignedDuration::ZERO,
+            logs: BTreeMap::new(),
         };
         Self {
             state: Arc::new(Mutex::new(state)),
@@ -335,7 +352,7 @@ impl Server {
             self.never(effect).await;
         }
         tokio::time::sleep(LATENCY).await;
-        Ok(response(status, full(&answer)))
+        Ok(response(status, body_of(&answer)))
     }
 
     async fn performed_late(self, request: Request, seconds: u64) {

@@ -97,6 +97,7 @@ fn run(job: &str, nodes: usize) -> RunRecord {
         baseline: Some(baseline(&uids).into()),
         proof: None,
         proven_driver: None,
+        previous_ended_at: None,
         fleet_wait: None,
         assessed_since: None,
         interruptions: Vec::new(),

@@ -9,6 +9,7 @@ mod fake;
 mod rig;
 mod world;
 
+mod accept;
 mod away;
 mod baselines;
 mod clocks;

@@ -49,15 +49,7 @@ async fn aborted_run_stops_growing() {
     pod.handle.abort();
     let rights = [("get", "", "configmaps"), ("patch", "", "configmaps")];
     let mut person = Person::with_rights(&world, &rights).await;
-    let request = UserRequest {
-        command: RequestCommand::Abort,
-        nodes: Vec::new(),
-        other_nodes: 0,
-        selector: None,
-        by: "ada".to_owned(),
-        reason: None,
-        at: world.clock.now(),
-    };
+    let request = UserRequest::new(RequestCommand::Abort, "ada".to_owned(), world.clock.now());
     let settings = &world.settings;
     record_request(&person.client, &settings.namespace, &settings.record, &request).await.unwrap();
     world.edit("jobs", &settings.namespace, &settings.release, |job| {

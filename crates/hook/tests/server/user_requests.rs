@@ -24,14 +24,11 @@ const RIGHTS: &[(&str, &str, &str)] = &[
 ];
 
 fn request(world: &World, seconds: i64) -> UserRequest {
+    let at = world.clock.now() + SignedDuration::from_secs(seconds);
     UserRequest {
-        command: RequestCommand::Retry,
         nodes: vec!["gpu-1".to_owned()],
-        other_nodes: 0,
-        selector: None,
-        by: "ada".to_owned(),
         reason: Some("INC-7".to_owned()),
-        at: world.clock.now() + SignedDuration::from_secs(seconds),
+        ..UserRequest::new(RequestCommand::Retry, "ada".to_owned(), at)
     }
 }
 

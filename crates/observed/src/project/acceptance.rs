@@ -22,7 +22,9 @@ const IMAGE_REASONS: [&str; 7] = [
     "RegistryUnavailable",
     "SignatureValidationFailed",
 ];
-/// The reason of a pod that its own deadline ended.
+/// The reason of a pod that its own deadline ended. The kubelet gives another reason to a pod that it
+/// refuses or evicts, such as `UnexpectedAdmissionError`, `Evicted` or `NodeShutdown` (Kubernetes
+/// `pkg/kubelet`), and none to a pod whose containers failed.
 const DEADLINE_EXCEEDED: &str = "DeadlineExceeded";
 
 /// Projects the pod of an acceptance test. Its messages contain no secrets.
@@ -40,19 +42,26 @@ pub fn acceptance_pod(object: &core::Pod) -> Option<AcceptancePod> {
         digest: filled(label(RUN_LABEL)),
         created: created(metadata.creation_timestamp.as_ref()),
         deleting: metadata.deletion_timestamp.is_some(),
-        phase: phase(object),
+        phase: acceptance_phase(object),
+        log_container: log_container(object),
     })
 }
 
-fn phase(object: &core::Pod) -> AcceptancePhase {
+/// Returns how far the pod of an acceptance test is, whether a hook or a user created it. Its
+/// messages contain no secrets.
+pub fn acceptance_phase(object: &core::Pod) -> AcceptancePhase {
     let Some(status) = &object.status else { return AcceptancePhase::Pending };
     match status.phase.as_deref() {
         Some("Succeeded") => AcceptancePhase::Succeeded { seconds: seconds(object, status) },
-        Some("Failed") => AcceptancePhase::Failed {
-            message: failure(status),
-            timed_out: status.reason.as_deref() == Some(DEADLINE_EXCEEDED),
-            seconds: seconds(object, status),
-        },
+        Some("Failed") => {
+            let reason = status.reason.as_deref().filter(|reason| !reason.is_empty());
+            let timed_out = reason == Some(DEADLINE_EXCEEDED);
+            if reason.is_some() && !timed_out {
+                return AcceptancePhase::EndedByKubelet(failure(status));
+            }
+            let (message, seconds) = (failure(status), seconds(object, status));
+            AcceptancePhase::Failed { message, timed_out, seconds }
+        }
         Some("Running") => AcceptancePhase::Running,
         Some(_) | None => waiting(object, status),
     }
@@ -79,18 +88,38 @@ fn waiting(object: &core::Pod, status: &core::PodStatus) -> AcceptancePhase {
 /// container that failed.
 fn failure(status: &core::PodStatus) -> String {
     let pod = status.reason.as_ref().map(|reason| described(reason, status.message.as_deref()));
-    let container = containers(status).find_map(|container| {
-        let ended = container.state.as_ref()?.terminated.as_ref()?;
-        if ended.exit_code == 0 {
-            return None;
-        }
+    let container = containers(status).find_map(failed).map(|(container, ended)| {
         // `Error` says only that the exit code is not 0.
         let reason = ended.reason.as_deref().filter(|reason| *reason != "Error");
         let reason = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
         let text = format!("{}: exit code {}{reason}", container.name, ended.exit_code);
-        Some(described(&text, ended.message.as_deref()))
+        described(&text, ended.message.as_deref())
     });
     pod.into_iter().chain(container).collect::<Vec<_>>().join("; ")
+}
+
+/// Returns the name of the first container of a pod that failed: the message of its phase has the
+/// exit code. `None`: no container failed.
+pub fn failed_container(object: &core::Pod) -> Option<&str> {
+    let (container, _) = containers(object.status.as_ref()?).find_map(failed)?;
+    Some(&container.name)
+}
+
+/// Returns a container with its end, if it failed.
+fn failed(
+    container: &core::ContainerStatus,
+) -> Option<(&core::ContainerStatus, &core::ContainerStateTerminated)> {
+    let ended = container.state.as_ref()?.terminated.as_ref()?;
+    (ended.exit_code != 0).then_some((container, ended))
+}
+
+/// Returns the name of the first container that failed, or else of the first that runs.
+fn log_container(object: &core::Pod) -> Option<String> {
+    let runs = |container: &&core::ContainerStatus| {
+        container.state.as_ref().is_some_and(|state| state.running.is_some())
+    };
+    let running = || containers(object.status.as_ref()?).find(runs);
+    failed_container(object).or_else(|| Some(running()?.name.as_str())).map(str::to_owned)
 }
 
 /// Returns the seconds from the pod's creation to the end of its last container. The clocks of
@@ -140,7 +169,7 @@ fn clean(text: &str) -> String {
 mod tests {
     use serde_json::{Value, json};
 
-    use contract::acceptance::AcceptanceTime;
+    use contract::acceptance::{AcceptanceTime, HAND_LABEL};
 
     use super::*;
 
@@ -259,6 +288,14 @@ mod tests {
             with(of("Failed", &[exit(137, "OOMKilled", "")])),
             failed("main: exit code 137 (OOMKilled)", false)
         );
+        let mut refused = json!({"phase": "Failed", "message": "Allocate failed due to 8 > 1"});
+        refused["reason"] = json!("UnexpectedAdmissionError");
+        assert_eq!(
+            with(refused),
+            AcceptancePhase::EndedByKubelet(
+                "UnexpectedAdmissionError: Allocate failed due to 8 > 1".to_owned()
+            )
+        );
         let mut late = of("Failed", &[exit(137, "Error", "")]);
         late["reason"] = json!("DeadlineExceeded");
         late["message"] = json!("Pod was active on the node longer than the specified deadline");
@@ -269,6 +306,72 @@ mod tests {
                 true
             )
         );
+    }
+
+    #[test]
+    fn pod_by_hand_has_a_phase_and_the_container_that_failed() {
+        let exit = |code: i32| json!({"terminated": {"exitCode": code, "reason": "Error"}});
+        let of = |name: &str, code: i32| json!([ended(name, &exit(code))]);
+        for (status, message, timed_out, container) in [
+            (
+                json!({"phase": "Failed", "containerStatuses": of("test", 3)}),
+                "test: exit code 3",
+                false,
+                Some("test"),
+            ),
+            (
+                json!({"phase": "Failed", "initContainerStatuses": of("setup", 1)}),
+                "setup: exit code 1",
+                false,
+                Some("setup"),
+            ),
+            (
+                json!({"phase": "Failed", "initContainerStatuses": of("sidecar", 143),
+                    "containerStatuses": of("test", 3)}),
+                "test: exit code 3",
+                false,
+                Some("test"),
+            ),
+            (
+                json!({"phase": "Failed", "reason": "DeadlineExceeded", "message": "too long"}),
+                "DeadlineExceeded: too long",
+                true,
+                None,
+            ),
+        ] {
+            let object = json!({
+                "metadata": {"name": "dcgm", "labels": {HAND_LABEL: "dcgm"}}, "status": status,
+            });
+            let object: core::Pod = serde_json::from_value(object).expect("a pod");
+            let expected =
+                AcceptancePhase::Failed { message: message.to_owned(), timed_out, seconds: 0 };
+            assert_eq!(acceptance_phase(&object), expected, "{status}");
+            assert_eq!(failed_container(&object), container, "{status}");
+            assert_eq!(acceptance_pod(&object), None, "no hook takes it for its own");
+        }
+    }
+
+    #[test]
+    fn log_is_of_first_failed_or_running_container() {
+        let exit = |code: i32| json!({"terminated": {"exitCode": code}});
+        let (runs, waits) = (json!({"running": {}}), json!({"waiting": {"reason": "Pending"}}));
+        for (main, init, expected) in [
+            (&[("a", exit(0)), ("b", exit(3)), ("c", exit(4))][..], &[][..], Some("b")),
+            (&[("a", waits.clone())], &[("init", exit(1))], Some("init")),
+            (&[("a", waits.clone()), ("b", runs.clone())], &[], Some("b")),
+            (&[("a", runs.clone())], &[("sidecar", runs)], Some("a")),
+            (&[("a", exit(0))], &[], None),
+            (&[("a", waits)], &[], None),
+        ] {
+            let list = |containers: &[(&str, Value)]| -> Vec<Value> {
+                containers.iter().map(|(name, state)| ended(name, state)).collect()
+            };
+            let status = json!({
+                "containerStatuses": list(main), "initContainerStatuses": list(init),
+            });
+            let found = projected(&status).log_container;
+            assert_eq!(found.as_deref(), expected, "{status}");
+        }
     }
 
     #[test]

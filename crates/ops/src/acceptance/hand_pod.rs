@@ -1,6 +1,6 @@
 //! The pod of a test that a user runs by hand: as a hook builds it, but with another label.
 
-use k8s_openapi::api::core::v1::Pod;
+use serde_json::Value;
 
 use contract::acceptance::{
     AcceptanceGpus, AcceptanceTime, HAND_LABEL, RUN_LABEL, TEST_LABEL, pod_name,
@@ -26,18 +26,12 @@ pub(super) fn creation(node: &HandTestNode, test: &HandTest, attempt: &str) -> A
 }
 
 /// Builds the pod. This is the only call of the function with which a hook builds its pods.
-///
-/// # Errors
-/// The template is not one of a pod.
-pub(super) fn hand_pod(
-    test: &HandTest,
-    creation: &AcceptanceCreation,
-) -> Result<Pod, serde_json::Error> {
-    let template = serde_json::to_value(&test.template)?;
-    let mut pod: Pod = serde_json::from_value(acceptance_pod(&template, creation, ""))?;
-    let labels = pod.metadata.labels.get_or_insert_default();
-    labels.remove(TEST_LABEL);
-    labels.remove(RUN_LABEL);
-    labels.insert(HAND_LABEL.to_owned(), test.name.clone());
-    Ok(pod)
+pub(super) fn hand_pod(test: &HandTest, creation: &AcceptanceCreation) -> Value {
+    let mut pod = acceptance_pod(&test.template, creation, "");
+    if let Some(labels) = pod["metadata"]["labels"].as_object_mut() {
+        labels.remove(TEST_LABEL);
+        labels.remove(RUN_LABEL);
+        labels.insert(HAND_LABEL.to_owned(), test.name.as_str().into());
+    }
+    pod
 }

@@ -19,6 +19,7 @@ fn test(name: &str, when: &[AcceptanceTime], nodes: AcceptanceNodes) -> Acceptan
         when: when.to_vec(),
         nodes,
         gpus: AcceptanceGpus::All,
+        log_lines: 0,
     }
 }
 
@@ -45,6 +46,7 @@ fn result(test: &str, time: AcceptanceTime, driver_pod: &str) -> AcceptanceResul
         message: String::new(),
         at: AT,
         seconds: 5,
+        log: Vec::new(),
     }
 }
 
@@ -112,6 +114,18 @@ fn first_test_without_result_is_current() {
     assert_eq!(current(&record), Some("d"), "the node is not a canary");
     record.add_result(result("d", After, "new"), "d");
     assert_eq!(current(&record), None);
+}
+
+#[test]
+fn only_newest_result_has_log_lines() {
+    let mut record = record();
+    for driver_pod in ["first", "second"] {
+        let log = vec!["2 of 8 GPUs".to_owned()];
+        let result = result("a", AcceptanceTime::After, driver_pod);
+        record.add_result(AcceptanceResult { log, ..result }, "d");
+    }
+    let lines: Vec<usize> = record.acceptance.iter().map(|result| result.log.len()).collect();
+    assert_eq!(lines, [0, 1]);
 }
 
 /// A deployment may change what a test does under the same name.
@@ -186,6 +200,11 @@ fn pod_requests_what_the_node_offers() {
         resources(&[("nvidia.com/gpu", "8")])
     );
     assert_eq!(all(&offers(&mig), &nothing), resources(&mig[1..]));
+    let shared = ObservedNode {
+        labels: [("nvidia.com/gpu.sharing-strategy".to_owned(), "mps".to_owned())].into(),
+        ..offers(&[("nvidia.com/gpu.shared", "32")])
+    };
+    assert_eq!(all(&shared, &nothing), resources(&[("nvidia.com/gpu.shared", "1")]));
     assert_eq!(all(&offers(&none), &dra), Some(RequestedGpus::Claim));
     assert_eq!(all(&offers(&none), &nothing), None);
     assert_eq!(all(&offers(&none), &published("gpu.nvidia.com", 0)), None);

@@ -23,6 +23,7 @@ pub(super) fn note(
         if node.is_none() {
             memory.waiting.remove(&name);
             memory.waiting_apart.remove(&name);
+            memory.testing.remove(&name);
             memory.ready.remove(&name);
             memory.outdated.remove(&name);
         }
@@ -42,6 +43,7 @@ pub(super) fn note(
         let nodes = &observed.nodes;
         memory.waiting.retain(|name, _| nodes.contains_key(name));
         memory.waiting_apart.retain(|name, _| nodes.contains_key(name));
+        memory.testing.retain(|name, _| nodes.contains_key(name));
         memory.ready.retain(|name, _| nodes.contains_key(name));
         memory.outdated.retain(|name, _| nodes.contains_key(name));
     }

@@ -391,7 +391,10 @@ fn finish<'n>(
     let mut actions = effects.into_actions(&mut draft);
     // The patch that makes a pod superfluous comes first.
     actions.extend(test_pods::delete(&mut draft, &tests.left_over));
-    if !draft.memory.evictions.is_empty() || !draft.memory.issued.is_empty() {
+    let memory = &draft.memory;
+    let is_empty =
+        memory.evictions.is_empty() && memory.issued.is_empty() && memory.test_logs.is_empty();
+    if !is_empty {
         let uids = LazyCell::new(|| -> BTreeSet<&str> {
             draft.observed.workloads.pods.values().flatten().map(|pod| pod.uid.as_str()).collect()
         });

@@ -43,7 +43,8 @@ pub(super) struct NodeEffects {
     pub(super) starts: Vec<Action>,
     /// Pods that must leave, before it is decided which evictions are requested now.
     pub(super) evictions: Vec<(PodEviction, Option<EvictionHistory>)>,
-    /// UIDs of pods whose deletion is requested, and names of pods whose creation is.
+    /// UIDs of pods whose deletion is requested, names of pods whose creation is, and requests for
+    /// logs.
     pub(super) issued: Vec<String>,
     /// UIDs of pods whose eviction counts as not requested.
     pub(super) unasked: Vec<String>,
@@ -179,9 +180,9 @@ impl<'a> NodeDraft<'a> {
         at.is_some_and(|at| !self.alarm.passed(at, REPEAT_SECONDS))
     }
 
-    /// Returns whether the deletion of the pod with this UID, or the creation of the pod of an
-    /// acceptance test with this name, was just requested. If not, it counts as requested from now
-    /// on.
+    /// Returns whether the deletion of the pod with this UID, the creation of the pod of an
+    /// acceptance test with this name, or this reading of a log was just requested. If not, it
+    /// counts as requested from now on.
     pub(super) fn is_just_requested(&mut self, pod: &str) -> bool {
         let issued = self.fleet.memory.issued.get(pod).map(|request| request.at);
         if issued.is_some_and(|at| !self.alarm.passed(at, REPEAT_SECONDS)) {

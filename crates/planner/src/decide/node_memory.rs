@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::memory::{PendingPatch, RunMemory};
+use crate::memory::{PendingPatch, RunMemory, RunningTest};
 use crate::reason::Reason;
 use contract::record::NodeRecord;
 use contract::record::baseline::NodeBaseline;
@@ -20,6 +20,7 @@ pub(super) struct NodeMemory {
     pub(super) record: Option<NodeRecord>,
     pub(super) waiting: Option<(&'static str, Timestamp)>,
     pub(super) waiting_apart: Option<(&'static str, Timestamp)>,
+    pub(super) testing: Option<RunningTest>,
     pub(super) ready: Option<(String, Timestamp)>,
     pub(super) outdated: BTreeMap<String, Timestamp>,
     pub(super) patched: Option<PendingPatch>,
@@ -37,6 +38,7 @@ impl NodeMemory {
             record: record.cloned(),
             waiting: memory.waiting.get(name).copied(),
             waiting_apart: memory.waiting_apart.get(name).copied(),
+            testing: memory.testing.get(name).cloned(),
             ready: memory.ready.get(name).cloned(),
             outdated: memory.outdated.get(name).cloned().unwrap_or_default(),
             patched: memory.patched.get(name).cloned(),
@@ -55,6 +57,7 @@ impl NodeMemory {
         put(&mut memory.nodes, name, before.record.as_ref(), self.record);
         put(&mut memory.waiting, name, before.waiting.as_ref(), self.waiting);
         put(&mut memory.waiting_apart, name, before.waiting_apart.as_ref(), self.waiting_apart);
+        put(&mut memory.testing, name, before.testing.as_ref(), self.testing);
         put(&mut memory.ready, name, before.ready.as_ref(), self.ready);
         let some = |pods: &BTreeMap<String, Timestamp>| (!pods.is_empty()).then(|| pods.clone());
         put(&mut memory.outdated, name, some(&before.outdated).as_ref(), some(&self.outdated));
@@ -98,6 +101,17 @@ impl NodeMemory {
     /// when.
     pub(super) fn waits_apart(&mut self, reason: &Reason, now: Timestamp) -> Timestamp {
         since(&mut self.waiting_apart, reason, now)
+    }
+
+    /// Records that the acceptance test with this pod is running. The pod may not exist yet, or no
+    /// longer.
+    pub(super) fn tests(&mut self, pod: &str, now: Timestamp) -> &mut RunningTest {
+        let known = self.testing.take().filter(|known| known.pod == pod);
+        self.testing.insert(known.unwrap_or_else(|| RunningTest {
+            pod: pod.to_owned(),
+            since: now,
+            ended_by_kubelet: None,
+        }))
     }
 
     /// Records that driver and toolkit are ready, and returns since when they have been observed

@@ -79,10 +79,17 @@ impl FailureCause {
         matches!(self, Self::AcceptanceFailedBefore | Self::AcceptanceFailed)
     }
 
-    /// Returns whether the new driver runs, and its checks failed. A user may take such a node as
-    /// proven.
+    /// Returns whether the new driver did not start, or its checks failed. A user may take such a
+    /// node as proven when the driver runs.
     pub fn is_failed_proof(self) -> bool {
-        matches!(self, Self::ValidationTimeout | Self::PluginNotServing | Self::AcceptanceFailed)
+        matches!(
+            self,
+            Self::DriverFailing
+                | Self::DriverTimeout
+                | Self::ValidationTimeout
+                | Self::PluginNotServing
+                | Self::AcceptanceFailed
+        )
     }
 
     /// Returns whether the cause is a refused write: only a new run, or a request of a user,

@@ -65,6 +65,10 @@ pub struct UpgradeRecord {
     /// Failed attempts under this digest, by cause.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub attempts: BTreeMap<FailureCause, u32>,
+    /// UID of the driver pod with which the acceptance tests after the upgrade have begun: if it
+    /// stops working, that is a result of the tests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tests_begun: Option<String>,
     /// The results of acceptance tests under this digest, in the order in which they ended. Each
     /// counts only for its driver pod.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -169,6 +173,7 @@ impl UpgradeRecord {
             daemon_set: None,
             driver_pod: None,
             attempts: BTreeMap::new(),
+            tests_begun: None,
             acceptance: Vec::new(),
             failure: None,
         }
@@ -223,13 +228,15 @@ impl UpgradeRecord {
 
     /// Adds the result of an acceptance test under this digest. Results and attempts under another
     /// one no longer count. The causes of attempts are kept, because they show whether the driver
-    /// of the node was changed.
+    /// of the node was changed. Only this result has log lines from now on: the annotation of a
+    /// node has little room.
     pub fn add_result(&mut self, result: AcceptanceResult, digest: &str) {
         if self.digest != digest {
             self.acceptance.clear();
             self.attempts.values_mut().for_each(|count| *count = 0);
             digest.clone_into(&mut self.digest);
         }
+        self.acceptance.iter_mut().for_each(|known| known.log.clear());
         self.acceptance.push(result);
     }
 
@@ -243,6 +250,7 @@ impl UpgradeRecord {
         Self {
             digest: later.digest.clone(),
             attempts: later.attempts.clone(),
+            tests_begun: later.tests_begun.clone(),
             acceptance: later.acceptance.clone(),
             ..self.clone()
         }

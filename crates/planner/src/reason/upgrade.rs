@@ -82,6 +82,8 @@ pub enum UpgradeReason {
         cause: HaltCause,
         /// The failed nodes.
         nodes: Arc<[String]>,
+        /// The label values of these nodes by which canaries are chosen.
+        labels: Arc<[String]>,
         /// Since when.
         at: Timestamp,
     },
@@ -243,8 +245,9 @@ impl UpgradeReason {
 
 impl From<&Halted> for UpgradeReason {
     fn from(halt: &Halted) -> Self {
-        let Halted { at, cause, nodes } = halt;
-        Self::Halted { cause: *cause, nodes: nodes.as_slice().into(), at: *at }
+        let Halted { at, cause, nodes, labels } = halt;
+        let (nodes, labels) = (nodes.as_slice().into(), labels.as_slice().into());
+        Self::Halted { cause: *cause, nodes, labels, at: *at }
     }
 }
 
@@ -287,12 +290,13 @@ impl fmt::Display for UpgradeReason {
             Self::StepSoak { step, until, next } => {
                 write!(out, "{step} proven; the soak ends at {until:.0}, then: {next}")
             }
-            Self::Halted { cause, nodes, at } => {
+            Self::Halted { cause, nodes, labels, at } => {
                 let failed = match cause {
                     HaltCause::FailedProofs => "proof failed",
                     HaltCause::FailedNodes => "upgrades failed",
                 };
-                write!(out, "the rollout halted at {at:.0}: {failed} ({})", listed(nodes))
+                write!(out, "the rollout halted at {at:.0}: {failed} ({})", listed(nodes))?;
+                if labels.is_empty() { Ok(()) } else { write!(out, ", with {}", listed(labels)) }
             }
             Self::FailureBudget { failed, budget } => {
                 write!(

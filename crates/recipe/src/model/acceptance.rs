@@ -44,6 +44,12 @@ pub struct RecipeAcceptanceTest {
     /// nodes, such as `10%`. Default: `all`.
     #[serde(default)]
     pub nodes: AcceptanceNodes,
+    /// How many lines at the end of the log the hook keeps if the test does not pass, at most 50.
+    /// Everyone who can read the node, or the hook's log, can read them. Known forms of secrets are
+    /// removed, but do not use this if the test may print others. Default: 0, so the hook reads no
+    /// log.
+    #[serde(default)]
+    pub log_lines: u32,
 }
 
 fn timeout() -> Duration {
@@ -62,6 +68,7 @@ impl From<&RecipeAcceptanceTest> for AcceptanceTest {
             when: test.when.clone(),
             nodes: test.nodes,
             gpus: test.gpus,
+            log_lines: test.log_lines,
         }
     }
 }

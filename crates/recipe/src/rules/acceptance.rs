@@ -3,7 +3,7 @@
 use super::RuleTarget;
 use super::rollout::LONGEST_SECONDS;
 use crate::model::RecipeAcceptanceTest;
-use contract::acceptance::{ACCEPTANCE_NAMESPACE, AcceptanceNodes, AcceptanceTime};
+use contract::acceptance::{ACCEPTANCE_NAMESPACE, AcceptanceNodes, AcceptanceTime, MOST_LOG_LINES};
 use contract::names::GPU_OPERATOR;
 use contract::settings::Mode;
 use diagnostics::diagnostic::Diagnostic;
@@ -31,6 +31,7 @@ pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     for test in tests {
         let check = TestCheck { subject, test };
         check.times(findings);
+        check.log(findings);
         check.nodes(findings);
         check.pods(findings);
     }
@@ -139,6 +140,14 @@ impl TestCheck<'_> {
                 .hint("remove `before`, or use mode `drive`")
                 .report(findings);
             }
+        }
+    }
+
+    fn log(&self, findings: &mut Vec<Diagnostic>) {
+        if self.test.log_lines > MOST_LOG_LINES {
+            self.wrong(&["logLines"], &format!("must be from 0 to {MOST_LOG_LINES}"))
+                .hint("the lines are kept on the node, so there is little room; a whole log is for a log collector")
+                .report(findings);
         }
     }
 

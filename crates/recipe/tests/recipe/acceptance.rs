@@ -32,6 +32,7 @@ fn absent_keys_of_tests_have_defaults() {
                 when: vec![AcceptanceTime::Before, AcceptanceTime::After],
                 nodes: AcceptanceNodes::All,
                 gpus: AcceptanceGpus::All,
+                log_lines: 0,
             },
             AcceptanceTest {
                 name: "host".to_owned(),
@@ -39,6 +40,7 @@ fn absent_keys_of_tests_have_defaults() {
                 when: vec![AcceptanceTime::After],
                 nodes: share,
                 gpus: AcceptanceGpus::Template,
+                log_lines: 50,
             },
         ]
     );

@@ -52,7 +52,7 @@ fn hook_that_drives_gets_tests_with_their_pods() {
         "spec": {"containers": [{"name": "a", "image": "r.example.com/a:1"}]},
     });
     let tests = json!([
-        {"name": "dcgm", "pod": pod, "timeout": "30m", "when": ["before", "after"], "gpus": "template"},
+        {"name": "dcgm", "pod": pod, "timeout": "30m", "when": ["before", "after"], "gpus": "template", "logLines": 20},
         {"name": "own", "podTemplate": template},
     ]);
     for mode in ["steer", "drive"] {
@@ -62,7 +62,7 @@ fn hook_that_drives_gets_tests_with_their_pods() {
             json!([
                 {
                     "name": "dcgm", "timeoutSeconds": 1800, "when": ["before", "after"], "nodes": "all",
-                    "gpus": "template",
+                    "gpus": "template", "logLines": 20,
                     "template": {"spec": {
                         "automountServiceAccountToken": false, "runtimeClassName": "nvidia",
                         "imagePullSecrets": [{"name": "pull"}],

@@ -1,16 +1,20 @@
 //! Checks of acceptance tests: where and when their pods run, and what their results allow.
 
-use contract::acceptance::{ACCEPTANCE_NAMESPACE, AcceptanceNodes, AcceptanceTest, AcceptanceTime};
+use contract::acceptance::{
+    ACCEPTANCE_NAMESPACE, AcceptanceNodes, AcceptanceTest, AcceptanceTime, MOST_LOG_CHARACTERS,
+};
 use contract::driver::Driver;
+use contract::record::acceptance::AcceptanceResult;
 use contract::task::Task;
 use observed::ObservedNode;
-use planner::action::{AcceptanceCreation, PodDeletion};
+use observed::acceptance::AcceptancePhase;
+use planner::action::{AcceptanceCreation, PodDeletion, TestLogReading};
 use planner::decide::Action;
 use planner::drive_upgrade::record::UpgradeRecord;
 
 use super::InvariantChecker;
 use crate::objects::SimulatedOperand;
-use crate::test_pods::TestPod;
+use crate::test_pods::{SECRET_OF_LOG, TestPod};
 
 impl<'w> InvariantChecker<'w, '_> {
     /// Returns the tests that must run on a node at this time. A test that runs on a share of the
@@ -147,6 +151,49 @@ impl<'w> InvariantChecker<'w, '_> {
             let text =
                 format!("{name}: {what}, but test {} ({}) {problem}", test.name, time.name());
             self.violates_if_known(is_known, &text);
+        }
+    }
+
+    /// Checks a reading of a log that a decision requests: the test asks for it, and has not passed.
+    pub(super) fn log_decided(&mut self, reading: &TestLogReading) {
+        let tests = &self.hook.settings.upgrade.acceptance;
+        let is_asked_for = |test: &AcceptanceTest| {
+            test.name == reading.test && test.log_lines > 0 && test.log_lines == reading.lines
+        };
+        let mut pods = self.hook.caches.observed.acceptance.on(&reading.node);
+        let pod = pods.find(|pod| pod.uid == reading.uid);
+        let problem = match pod.map(|pod| &pod.phase) {
+            None => "the log of an unknown pod is read",
+            Some(AcceptancePhase::Succeeded { .. }) => "the log of a passed test is read",
+            Some(_) if !tests.iter().any(is_asked_for) => "a log is read that no test asks for",
+            Some(_) => return,
+        };
+        self.context.violation(&format!("{}: {problem}", reading.node));
+    }
+
+    /// Checks the log lines in the node's own record, and that the run record has none.
+    pub(crate) fn logs(&mut self, name: &str) {
+        let node = self.cluster.nodes.get(name).map(|node| &node.node);
+        let own = node.and_then(|node| self.record(node)).map(|record| record.acceptance);
+        let tests = &self.hook.settings.upgrade.acceptance;
+        let is_wrong = |result: &AcceptanceResult| {
+            let characters: usize = result.log.iter().map(|line| line.chars().count()).sum();
+            let most = tests.iter().filter(|test| test.name == result.test);
+            let most = most.map(|test| test.log_lines).max().unwrap_or_default();
+            result.log.len() > usize::try_from(most).unwrap_or_default()
+                || characters > MOST_LOG_CHARACTERS
+                || result.verdict.accepts() && !result.log.is_empty()
+                || result.log.iter().any(|line| line.contains(SECRET_OF_LOG))
+        };
+        let is_wrong = own.iter().flatten().any(is_wrong);
+        let recorded = self.hook.memory.nodes.get(name);
+        let mut in_run = recorded.iter().flat_map(|record| &record.acceptance);
+        let is_in_run = in_run.any(|result| !result.log.is_empty());
+        if is_wrong {
+            self.context.violation(&format!("{name}: its record has log lines that must not be"));
+        }
+        if is_in_run {
+            self.context.violation(&format!("{name}: the run record has log lines"));
         }
     }
 

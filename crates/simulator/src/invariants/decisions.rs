@@ -43,6 +43,7 @@ impl<'w> InvariantChecker<'w, '_> {
                 Action::CreateAcceptancePod(creation) => {
                     self.test_decided(creation, &decision.actions);
                 }
+                Action::ReadTestLog(reading) => self.log_decided(reading),
                 Action::ReplacePlugin { .. } | Action::DeleteAcceptancePod(_) => {}
             }
         }

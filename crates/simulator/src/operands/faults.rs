@@ -10,6 +10,26 @@ use crate::objects::SimulatedOperand;
 use crate::operand_pods::{OperandEvent, PLUGIN_AND_EXPORTER, ROLL};
 
 impl SimulatedOperands {
+    /// Crashes the driver container of a node, if it is ready.
+    pub(crate) fn crash_driver(
+        &mut self,
+        name: &str,
+        milliseconds: Option<u64>,
+        context: &mut SimulationContext<'_>,
+    ) {
+        let driver = SimulatedOperand::Driver;
+        let pod = self.pod_mut(name, driver).filter(|pod| pod.containers_ready && !pod.deleting);
+        let Some(pod) = pod else { return };
+        (pod.ready, pod.containers_ready, pod.unready_restarts) =
+            (false, false, pod.unready_restarts + 1);
+        pod.trouble = Some("CrashLoopBackOff".to_owned());
+        let uid = pod.uid.clone();
+        self.publish(name, driver, context);
+        if let Some(milliseconds) = milliseconds {
+            context.after(milliseconds, WorldEvent::OperandReady(name.to_owned(), driver, uid));
+        }
+    }
+
     /// Keeps new DRA plugin pods of the node unready until the plugin is repaired.
     pub(crate) fn break_plugin(
         &mut self,

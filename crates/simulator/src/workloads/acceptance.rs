@@ -270,6 +270,14 @@ impl SimulatedWorkloads {
     fn start_test(&mut self, uid: &str, context: &mut SimulationContext<'_>) {
         let Some(test) = self.tests.get_mut(uid) else { return };
         let (node, name, effect) = (test.node.clone(), test.test.clone(), test.effect);
+        if effect == Some(AcceptanceEffect::EndedByKubelet) {
+            context.log(|| format!("{node} test {name} is refused by the kubelet"));
+            test.phase = AcceptancePhase::EndedByKubelet(
+                "UnexpectedAdmissionError: Allocate failed".to_owned(),
+            );
+            self.pods.mark_finished(uid, PodPhase::Failed);
+            return self.publish(uid, context);
+        }
         let pulled_at = match effect {
             Some(AcceptanceEffect::ImageNotPulled { milliseconds }) => {
                 milliseconds.map(|time| test.bound_at.saturating_add(time))
@@ -277,6 +285,7 @@ impl SimulatedWorkloads {
             Some(
                 AcceptanceEffect::Fails { .. }
                 | AcceptanceEffect::Hangs
+                | AcceptanceEffect::EndedByKubelet
                 | AcceptanceEffect::Refused
                 | AcceptanceEffect::Unschedulable
                 | AcceptanceEffect::Slow { .. },
@@ -295,7 +304,7 @@ impl SimulatedWorkloads {
             }
             return;
         }
-        test.phase = AcceptancePhase::Running;
+        (test.phase, test.has_log) = (AcceptancePhase::Running, true);
         if let Some(pod) = self.pods.get_mut(uid) {
             (pod.phase, pod.ready) = (PodPhase::Running, true);
         }
@@ -307,6 +316,7 @@ impl SimulatedWorkloads {
             Some(
                 AcceptanceEffect::Fails { .. }
                 | AcceptanceEffect::ImageNotPulled { .. }
+                | AcceptanceEffect::EndedByKubelet
                 | AcceptanceEffect::Refused
                 | AcceptanceEffect::Unschedulable,
             )

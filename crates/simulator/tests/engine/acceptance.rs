@@ -86,3 +86,23 @@ fn bad_driver_fails_the_nodes_of_its_model() {
         assert_eq!(failed, ["gpu-1", "gpu-3"], "{}", report.describe());
     }
 }
+
+/// The log of a failed test is read once. Without an answer, the result waits for half a minute.
+#[test]
+fn log_of_failed_test_is_read() {
+    let story = "nodes 3\ndriver 60s\ntest dcgm log 20\ntest-fault dcgm gpu-0 fails 1\n\
+        test-fault dcgm gpu-1 hangs\nupgrade {policy: {maxParallelUpgrades: 3, \
+        maxUnavailable: 100%}, failureBudget: 100%}";
+    for operator in ["", "operator steer v26.7.0"] {
+        for (fault, reads) in
+            [("", 2), ("log-fault all unreadable", 2), ("log-fault all no-answer", 6)]
+        {
+            let report = simulate(&read(&format!("{story}\n{operator}\n{fault}")));
+            assert_eq!(report.violations, Vec::<String>::new(), "{}", report.describe());
+            assert_eq!(report.log_reads, reads, "{operator} {fault}: {}", report.describe());
+            let outcomes: Vec<NodeOutcome> = report.outcomes.values().copied().collect();
+            let expected = [NodeOutcome::Failed, NodeOutcome::Failed, NodeOutcome::Done];
+            assert_eq!(outcomes, expected, "{operator} {fault}: {}", report.describe());
+        }
+    }
+}

@@ -6,7 +6,7 @@ use contract::policy::{
     CompletionPolicy, DrainPolicy, ForeignCordon, PodDeletionPolicy, TopologyLimit, UpgradeSettings,
 };
 use contract::proof::{Canary, Halt};
-use simulator::acceptance::{AcceptanceEffect, AcceptanceFault, FaultyNodes};
+use simulator::acceptance::{AcceptanceEffect, AcceptanceFault, FaultyNodes, LogFault};
 use simulator::fault::{Fault, ScheduledFault};
 use simulator::random::{SeededRandom, TimeSpread};
 use simulator::setup::{
@@ -81,21 +81,38 @@ pub(crate) fn acceptance(setup: &mut SimulationSetup, random: &mut SeededRandom)
             when: random.choose(&times).expect("not empty").clone(),
             nodes: *random.choose(&nodes).expect("not empty"),
             gpus: *random.choose(&gpus).expect("not empty"),
+            log_lines: 0,
         });
     }
+    logs(setup);
     for _ in 0..random.below(4) {
         let fault = acceptance_fault(setup, random);
         setup.acceptance.faults.push(fault);
     }
-    for _ in 0..random.below(3) {
+    for _ in 0..random.below(4) {
         let at = random.below(20 * MINUTE);
-        let fault = match random.below(3) {
+        let node = format!("gpu-{}", random.below(setup.nodes as u64));
+        let fault = match random.below(5) {
             0 => Fault::Acceptance(None),
             1 => Fault::Acceptance(Some(acceptance_fault(setup, random))),
-            _ => Fault::DeleteTestPods(format!("gpu-{}", random.below(setup.nodes as u64))),
+            2 => Fault::DeleteTestPods(node),
+            3 => Fault::Uncordon(node),
+            _ => Fault::DriverCrashes(node, Some(1_000 + random.below(5 * MINUTE))),
         };
         setup.faults.push(ScheduledFault { at, fault });
     }
+}
+
+/// Has tests ask for lines of their logs, some of which cannot be read.
+fn logs(setup: &mut SimulationSetup) {
+    let mut random = SeededRandom::stream(setup.seed, "logs of tests", 0);
+    for test in &mut setup.settings.upgrade.acceptance {
+        test.log_lines = *random.choose(&[0, 1, 20, 50]).expect("not empty");
+    }
+    let nodes = FaultyNodes::Share("50%".parse().expect("a share"));
+    let fault = |is_final| Some(LogFault { nodes: nodes.clone(), is_final });
+    let faults = [None, fault(true), fault(false)];
+    setup.acceptance.logs.clone_from(random.choose(&faults).expect("not empty"));
 }
 
 fn acceptance_fault(setup: &SimulationSetup, random: &mut SeededRandom) -> AcceptanceFault {
@@ -106,6 +123,7 @@ fn acceptance_fault(setup: &SimulationSetup, random: &mut SeededRandom) -> Accep
         AcceptanceEffect::Hangs,
         AcceptanceEffect::ImageNotPulled { milliseconds: None },
         AcceptanceEffect::ImageNotPulled { milliseconds: Some(late) },
+        AcceptanceEffect::EndedByKubelet,
         AcceptanceEffect::Refused,
         AcceptanceEffect::Unschedulable,
         AcceptanceEffect::Slow { milliseconds: late },

@@ -165,7 +165,9 @@ impl Driven {
                     vec![ObservedContainer { started: None, ..pod.containers[0].clone() }];
                 self.starting.insert(deletion.node.clone(), self.second + self.driver_seconds);
             }
-            Action::CreateAcceptancePod(_) | Action::DeleteAcceptancePod(_) => {
+            Action::CreateAcceptancePod(_)
+            | Action::DeleteAcceptancePod(_)
+            | Action::ReadTestLog(_) => {
                 panic!("no test has been set up: {action:?}")
             }
             Action::ReplacePlugin { node, .. } => {

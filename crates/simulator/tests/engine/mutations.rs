@@ -123,7 +123,8 @@ fn never_finishes(decision: &mut Decision, _: &Observed) {
         | Action::DeleteDriver(_)
         | Action::ReplacePlugin { .. }
         | Action::CreateAcceptancePod(_)
-        | Action::DeleteAcceptancePod(_) => false,
+        | Action::DeleteAcceptancePod(_)
+        | Action::ReadTestLog(_) => false,
     };
     decision.actions.retain(|action| !is_release(action));
 }

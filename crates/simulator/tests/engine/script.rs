@@ -7,7 +7,7 @@ use contract::driver::Driver;
 use contract::policy::UpgradeSettings;
 use contract::settings::{Mode, Settings};
 use contract::task::Task;
-use simulator::acceptance::{AcceptanceEffect, AcceptanceFault, FaultyNodes};
+use simulator::acceptance::{AcceptanceEffect, AcceptanceFault, FaultyNodes, LogFault};
 use simulator::fault::{Fault, ScheduledFault};
 use simulator::random::TimeSpread;
 use simulator::setup::{
@@ -118,8 +118,8 @@ fn workers(text: &str) -> WorkloadSetup {
     workers
 }
 
-/// `NAME [before] [after] [on canaries|all|SHARE] [timeout TIME] [gpus template|all]`. Without a
-/// time, the test runs after.
+/// `NAME [before] [after] [on canaries|all|SHARE] [timeout TIME] [gpus template|all] [log LINES]`.
+/// Without a time, the test runs after.
 fn acceptance_test(line: &str) -> AcceptanceTest {
     let mut words = line.split_whitespace();
     let mut test = AcceptanceTest {
@@ -128,6 +128,7 @@ fn acceptance_test(line: &str) -> AcceptanceTest {
         when: Vec::new(),
         nodes: AcceptanceNodes::All,
         gpus: AcceptanceGpus::All,
+        log_lines: 0,
     };
     while let Some(word) = words.next() {
         let mut value =
@@ -138,6 +139,7 @@ fn acceptance_test(line: &str) -> AcceptanceTest {
             "on" => test.nodes = value().parse().expect("nodes"),
             "timeout" => test.timeout_seconds = time(value()) / 1000,
             "gpus" => test.gpus = yaml(value()),
+            "log" => test.log_lines = value().parse().expect("a number of lines"),
             _ => panic!("test {line}: `{word}`?"),
         }
     }
@@ -147,13 +149,31 @@ fn acceptance_test(line: &str) -> AcceptanceTest {
     test
 }
 
+/// `all|NODE|SHARE|LABEL=VALUE no-answer|unreadable`
+fn log_fault(line: &str) -> LogFault {
+    let (nodes, answer) = line.split_once(' ').unwrap_or_else(|| panic!("log-fault {line}?"));
+    let is_final = match answer {
+        "no-answer" => false,
+        "unreadable" => true,
+        _ => panic!("log-fault {line}?"),
+    };
+    LogFault { nodes: faulty_nodes(nodes), is_final }
+}
+
+fn faulty_nodes(text: &str) -> FaultyNodes {
+    match text {
+        "all" => FaultyNodes::All,
+        text => text.parse().unwrap_or_else(|_| FaultyNodes::Node(text.to_owned())),
+    }
+}
+
 fn no_test_fault(words: &[&str]) -> ! {
     panic!("test-fault {}?", words.join(" "))
 }
 
 /// `TEST|any all|NODE|SHARE|LABEL=VALUE EFFECT [before|after] [driver VERSION]`, with the effects
-/// `fails EXIT_CODE`, `hangs`, `no-image`, `no-image:TIME`, `refused`, `unschedulable` and `slow
-/// TIME`.
+/// `fails EXIT_CODE`, `hangs`, `no-image`, `no-image:TIME`, `kubelet-refuses`, `refused`,
+/// `unschedulable` and `slow TIME`.
 fn acceptance_fault(words: &[&str]) -> AcceptanceFault {
     let [name, nodes, effect, rest @ ..] = words else { no_test_fault(words) };
     let (effect, mut rest) = match (*effect, rest) {
@@ -164,6 +184,7 @@ fn acceptance_fault(words: &[&str]) -> AcceptanceFault {
             (AcceptanceEffect::Slow { milliseconds: time(longer) }, rest)
         }
         ("hangs", rest) => (AcceptanceEffect::Hangs, rest),
+        ("kubelet-refuses", rest) => (AcceptanceEffect::EndedByKubelet, rest),
         ("refused", rest) => (AcceptanceEffect::Refused, rest),
         ("unschedulable", rest) => (AcceptanceEffect::Unschedulable, rest),
         ("no-image", rest) => (AcceptanceEffect::ImageNotPulled { milliseconds: None }, rest),
@@ -172,11 +193,7 @@ fn acceptance_fault(words: &[&str]) -> AcceptanceFault {
             (AcceptanceEffect::ImageNotPulled { milliseconds: Some(time(late)) }, rest)
         }
     };
-    let nodes = match *nodes {
-        "all" => FaultyNodes::All,
-        text => text.parse().unwrap_or_else(|_| FaultyNodes::Node(text.to_owned())),
-    };
-    let mut fault = AcceptanceFault::new(effect, nodes);
+    let mut fault = AcceptanceFault::new(effect, faulty_nodes(nodes));
     fault.test = (*name != "any").then(|| (*name).to_owned());
     loop {
         rest = match rest {
@@ -217,6 +234,7 @@ fn fault(text: &str) -> Fault {
         ["driver-fails", node, times] => {
             Fault::DriverFails(own(node), Some(times.parse().expect("a number of starts")))
         }
+        ["driver-crashes", node] => Fault::DriverCrashes(own(node), forever(period)),
         ["plugin-fails", node] => Fault::PluginFails(own(node), forever(period)),
         ["hold-budget", workers] => Fault::HoldBudget(own(workers), forever(period)),
         ["kill-hook"] => Fault::KillHook(some()),
@@ -284,6 +302,7 @@ pub(crate) fn read(text: &str) -> SimulationSetup {
                 let words: Vec<&str> = rest.split_whitespace().collect();
                 setup.acceptance.faults.push(acceptance_fault(&words));
             }
+            "log-fault" => setup.acceptance.logs = Some(log_fault(rest)),
             "test-time" => setup.times.acceptance = spread(rest),
             "label" => {
                 let [node, key, value] = rest.split(' ').collect::<Vec<&str>>()[..] else {

@@ -18,6 +18,7 @@ pub(crate) fn is_permanent(fault: &Fault) -> bool {
         fault,
         Fault::NotReady(_, None)
             | Fault::DriverFails(_, None)
+            | Fault::DriverCrashes(_, None)
             | Fault::PluginFails(_, None)
             | Fault::Operand(OperandFault::Fails(_, _, None))
             | Fault::HoldBudget(_, None)

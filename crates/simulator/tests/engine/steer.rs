@@ -96,7 +96,7 @@ fn failed_validation_stays_failed_until_validator_works() {
 
 /// A user takes the node as proven although its validator never succeeded.
 #[test]
-fn accepted_node_is_released_only_by_a_later_request() {
+fn accepted_node_is_released_only_despite_the_accepted_failure() {
     let mut fleet = released("upgrade-done");
     let limit = i64::try_from(fleet.settings.upgrade.validation_seconds).expect("short");
     let pod = fleet.observed.validators.find_mut("gpu-0", |_| true).expect("its validator");
@@ -104,10 +104,10 @@ fn accepted_node_is_released_only_by_a_later_request() {
     let (_, _) = decide(&mut fleet, 0);
     let (decision, _) = decide(&mut fleet, limit);
     assert!(is_failed(&decision));
-    fleet.memory.accepted.insert("gpu-0".to_owned(), at(limit - 1));
+    fleet.memory.accepted.insert(("gpu-0".to_owned(), at(limit - 1)));
     let (decision, _) = decide(&mut fleet, limit + 1);
-    assert!(is_failed(&decision), "the request is older than the failure");
-    fleet.memory.accepted.insert("gpu-0".to_owned(), at(limit + 2));
+    assert!(is_failed(&decision), "the request is about an earlier failure");
+    fleet.memory.accepted.insert(("gpu-0".to_owned(), at(limit)));
     let (decision, _) = decide(&mut fleet, limit + 3);
     assert!(!is_failed(&decision), "{:?}", reason_of(&decision, "gpu-0"));
     assert!(!fleet.node("gpu-0").unschedulable);
@@ -122,7 +122,7 @@ fn accepted_node_without_driver_stays_failed() {
     (pod.ready, pod.containers_ready, pod.ready_since) = (false, false, None);
     let (_, _) = decide(&mut fleet, 0);
     let (_, _) = decide(&mut fleet, limit);
-    fleet.memory.accepted.insert("gpu-0".to_owned(), at(limit + 1));
+    fleet.memory.accepted.insert(("gpu-0".to_owned(), at(limit)));
     let (decision, _) = decide(&mut fleet, limit + 2);
     assert!(is_failed(&decision), "{:?}", reason_of(&decision, "gpu-0"));
     assert!(fleet.node("gpu-0").unschedulable);

@@ -1,11 +1,12 @@
 //! Acceptance tests: what is reported of them, and pods that cannot be created or do not start.
 //! `stories.rs` has those that run.
 
-use contract::acceptance::{ACCEPTANCE_NAMESPACE, AcceptanceTime};
+use contract::acceptance::{ACCEPTANCE_NAMESPACE, AcceptanceTest, AcceptanceTime};
 use contract::count::Count;
 use contract::driver::Driver;
 use contract::exit::ExitCode;
 use contract::record::acceptance::{AcceptanceResult, AcceptanceVerdict};
+use planner::drive_upgrade::record::UpgradeRecord;
 
 use super::Driven;
 use super::objects::{acceptance_test, node_of_test};
@@ -103,4 +104,67 @@ async fn missing_image_is_the_verdict_when_the_time_is_over() {
     assert_eq!(verdicts(&fleet, REJECTED), [AcceptanceVerdict::ImageNotPulled]);
     fleet.world.pass(10).await;
     assert_eq!(fleet.end().tested, [""; 0], "no pod of a test outlives the run");
+}
+
+/// Returns a fleet with a test that asks for lines of its log, and fails on one node.
+fn fleet_with_log() -> Driven {
+    let fleet = Driven::new(Driver::Gpu, |settings| {
+        settings.upgrade.attempts = 1;
+        settings.upgrade.policy.max_unavailable = Some(Count::Number(2));
+        let test = acceptance_test("smi", &[AcceptanceTime::After]);
+        settings.upgrade.acceptance = vec![AcceptanceTest { log_lines: 2, ..test }];
+    });
+    fleet.with(|script| script.rejected = [REJECTED].into())
+}
+
+fn reads_log(request: &Request) -> bool {
+    request.is("get", "pods/log")
+}
+
+/// Returns how often the hook read a log.
+fn readings(fleet: &Driven) -> usize {
+    fleet.world.log().iter().filter(|entry| reads_log(&entry.request)).count()
+}
+
+/// Returns the log lines in the record of the node itself.
+fn own_log(fleet: &Driven, node: &str) -> Vec<String> {
+    let node = fleet.world.get("nodes", "", node);
+    let text = node["metadata"]["annotations"][Driver::Gpu.traits().own_record].as_str().unwrap();
+    let record: UpgradeRecord = serde_json::from_str(text).unwrap();
+    record.acceptance.into_iter().flat_map(|result| result.log).collect()
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn log_lines_are_only_on_their_node() {
+    let fleet = fleet_with_log().begin();
+    let ended = fleet.run("pod-a").await;
+    assert_eq!(ended.code, ExitCode::NodesFailed, "{}", ended.message);
+    fleet.assert_safe("a log");
+    assert_eq!(readings(&fleet), 1, "only the log of the failed test");
+    let lines = own_log(&fleet, REJECTED);
+    let [first, second] = lines.as_slice() else { panic!("two lines: {lines:?}") };
+    assert!(first.starts_with("login with password=") && !first.contains("hunter2"), "{first}");
+    assert_eq!(second, "7 of 8 GPUs are fast enough");
+    let recorded = results(&fleet, REJECTED);
+    assert_eq!(recorded.len(), 1);
+    assert!(recorded[0].log.is_empty(), "the run record has no room for them");
+    let events = fleet.world.recorded_events();
+    let shows_line = events.iter().find(|event| event.note.contains("of 8 GPUs"));
+    assert!(shows_line.is_none() && !ended.message.contains("of 8 GPUs"), "{}", ended.message);
+}
+
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn unreadable_log_does_not_block_the_result() {
+    for (status, expected) in [(403, 1), (404, 1), (500, 3)] {
+        let fleet = fleet_with_log();
+        let fault = Fault::new(reads_log, 0, usize::MAX, Effect::Status(status));
+        fleet.world.server.state().faults.push(fault);
+        let fleet = fleet.begin();
+        let ended = fleet.run("pod-a").await;
+        assert_eq!(ended.code, ExitCode::NodesFailed, "{status}: {}", ended.message);
+        fleet.assert_safe("an unreadable log");
+        assert_eq!(verdicts(&fleet, REJECTED), [AcceptanceVerdict::Failed], "{status}");
+        assert_eq!(own_log(&fleet, REJECTED), [""; 0], "{status}");
+        assert_eq!(readings(&fleet), expected, "{status}");
+    }
 }

@@ -270,6 +270,7 @@ pub(crate) fn acceptance_test(name: &str, when: &[AcceptanceTime]) -> Acceptance
         when: when.to_vec(),
         nodes: AcceptanceNodes::All,
         gpus: AcceptanceGpus::All,
+        log_lines: 0,
     }
 }
 

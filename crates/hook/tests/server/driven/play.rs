@@ -15,7 +15,7 @@ use crate::fake::Server;
 use crate::fake::store::Key;
 use crate::world::{NEW, edit, objects::slice};
 
-mod acceptance;
+pub(crate) mod acceptance;
 
 /// An action on the cluster.
 pub(crate) type Deed = fn(&Server);

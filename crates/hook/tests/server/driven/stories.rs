@@ -359,8 +359,9 @@ pub(crate) const STORIES: &[Story] = &[
     Story {
         name: "acceptance tests before and after",
         make: || gpu(|settings| tested(settings, &[Before, After])),
-        // The result with the old driver is written before the driver is replaced.
-        patches: [4; 3],
+        // The result with the old driver is written before the driver is replaced, and that the tests
+        // with the new one begin before their first pod is created.
+        patches: [5; 3],
         ..WELL
     },
     Story {
@@ -372,6 +373,7 @@ pub(crate) const STORIES: &[Story] = &[
             });
             fleet.with(|script| script.rejected = ["gpu-1"].into())
         },
+        patches: [4; 3],
         code: ExitCode::NodesFailed,
         says: "acceptance test `smi` failed: test: exit code 3",
         left: &[("gpu-1", "upgrade-failed acceptance-failed 1 cordoned")],

@@ -1,6 +1,6 @@
 //! The server's handling of requests.
 
-use contract::acceptance::TEST_LABEL;
+use contract::acceptance::{ACCEPTANCE_NAMESPACE, HAND_LABEL, TEST_LABEL};
 use contract::task::AllowedNodeChanges;
 use jiff::Timestamp;
 use ops::abort::HOLDER;
@@ -16,6 +16,9 @@ const LARGEST_CONFIG_MAP: usize = 1024 * 1024;
 
 /// The largest request to etcd (`--max-request-bytes`).
 const LARGEST_REQUEST: usize = 1536 * 1024;
+
+/// The log of every container.
+const LOG: &str = "2026-01-02T03:04:05.000000001Z starts\n2026-01-02T03:04:06.000000001Z login with password=hunter2hunter2\n2026-01-02T03:04:07.000000001Z 7 of 8 GPUs are fast enough\n";
 
 pub(super) type Answer = (u16, Value);
 
@@ -96,6 +99,7 @@ impl State {
             found.map(|(_, object)| object)
         };
         match request.verb {
+            "get" if request.resource == "pods/log" => self.read_log(request),
             "get" => existing().map_or_else(
                 || refused(404, "not found"),
                 |object| (200, convert(request, &object)),
@@ -143,6 +147,19 @@ impl State {
         let mut answer = request.body.clone();
         answer["status"] = json!({"allowed": self.grants.iter().any(|grant| covers(&grant))});
         (201, answer)
+    }
+
+    /// Returns the last lines of a pod's log. A test may give the pod one; a hook's pod has [`LOG`].
+    fn read_log(&self, request: &Request) -> Answer {
+        let key = Key::new("pods", &request.namespace, &request.name);
+        let pod = self.store.objects.get(&key);
+        let is_of_hook = pod.is_some_and(|pod| pod["metadata"]["labels"][TEST_LABEL].is_string());
+        let log = self.logs.get(&key).map(String::as_str).or(is_of_hook.then_some(LOG));
+        let Some(log) = log.filter(|_| pod.is_some()) else { return refused(404, "not found") };
+        let most = request.query.get("tailLines").and_then(|text| text.parse().ok());
+        let lines: Vec<&str> = log.lines().collect();
+        let first = lines.len().saturating_sub(most.unwrap_or(usize::MAX));
+        (200, json!(lines[first..].join("\n")))
     }
 
     fn list(&self, request: &Request) -> Answer {
@@ -203,11 +220,15 @@ impl State {
         (201, self.store.create(key, request.body.clone(), now))
     }
 
-    /// Checks a pod that the hook creates: a scheduler places it, and a real server accepts it.
+    /// Checks the created pod of an acceptance test: a scheduler places it, a real server accepts
+    /// it, and no hook takes the pod of a user for its own.
     fn check_pod(&mut self, request: &Request) {
-        let (metadata, spec) = (&request.body["metadata"], &request.body["spec"]);
+        let (labels, spec) = (&request.body["metadata"]["labels"], &request.body["spec"]);
+        let (own, other) =
+            if request.who == PERSON { (HAND_LABEL, TEST_LABEL) } else { (TEST_LABEL, HAND_LABEL) };
         let valid = request.body["kind"] == "Pod"
-            && metadata["labels"][TEST_LABEL].is_string()
+            && labels[own].is_string()
+            && labels[other].is_null()
             && spec["nodeName"].is_null()
             && spec["preemptionPolicy"].is_null()
             && spec["restartPolicy"] == "Never"
@@ -280,10 +301,12 @@ impl State {
         let key = request.key();
         let Some(current) = self.store.objects.get(&key) else { return refused(404, "not found") };
         let wanted = &request.body["preconditions"]["uid"];
-        if wanted.is_null() {
+        // A pod that a user runs by hand has a name that no other pod ever has.
+        let is_by_hand = request.who == PERSON && request.namespace == ACCEPTANCE_NAMESPACE;
+        if wanted.is_null() && !is_by_hand {
             self.violations.push(format!("a deletion without a UID: {request:?}"));
         }
-        if *wanted != current["metadata"]["uid"] {
+        if !(wanted.is_null() && is_by_hand) && *wanted != current["metadata"]["uid"] {
             return refused(409, "the UID in the precondition does not match");
         }
         let mut object = current.clone();
@@ -328,6 +351,7 @@ fn list_kind(resource: &str) -> String {
     match resource {
         "nodes" => "NodeList",
         "pods" => "PodList",
+        "podtemplates" => "PodTemplateList",
         "deployments" => "DeploymentList",
         "daemonsets" => "DaemonSetList",
         "controllerrevisions" => "ControllerRevisionList",

@@ -89,8 +89,10 @@ impl Request {
         request.resource = String::from(path.first().copied().unwrap_or_default());
         request.name = String::from(path.get(1).copied().unwrap_or_default());
         let single = !request.name.is_empty();
-        match path.get(2) {
-            Some(&"eviction") => request.resource = format!("{}/eviction", request.resource),
+        match path.get(2).copied() {
+            Some(part @ ("eviction" | "log")) => {
+                request.resource = format!("{}/{part}", request.resource);
+            }
             Some(_) => panic!("no other subresource is ever used: {}", parts.uri),
             None => {}
         }

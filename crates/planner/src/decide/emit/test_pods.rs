@@ -30,9 +30,9 @@ impl<'a> TestPods<'a> {
     }
 }
 
-/// Returns whether a pod is the one of the current test of a node in progress.
+/// Returns whether a pod is the one of the current test of a node in progress, and can still end it.
 fn is_current(fleet: &FleetInputs<'_>, pod: &AcceptancePod) -> bool {
-    if fleet.is_over() {
+    if fleet.is_over() || pod.phase.is_ended_by_kubelet() {
         return false;
     }
     let driven = fleet.observed.nodes.get(&pod.node).and_then(|node| DrivenNode::of(fleet, node));

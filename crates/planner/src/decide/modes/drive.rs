@@ -29,6 +29,7 @@ use crate::time::after;
 
 pub(in crate::decide) mod acceptance;
 mod clear;
+mod cordon;
 mod end;
 pub(in crate::decide) mod patch;
 mod refused_driven_node;
@@ -37,9 +38,10 @@ pub(in crate::decide) mod start_patch;
 mod turn;
 mod validation;
 
+pub(in crate::decide) use cordon::cordon_again;
 pub(in crate::decide) use end::{clear_away, fail, not_retried, note_results, release_node};
 pub(in crate::decide) use release_unchanged::{describe_released_unchanged, release_all_unchanged};
-pub(in crate::decide) use turn::{DriveTurn, StateResult, cordon_again};
+pub(in crate::decide) use turn::{DriveTurn, StateResult};
 pub(in crate::decide) use validation::{after_validation, validation};
 
 /// A node, with all inputs of its next step.
@@ -121,9 +123,7 @@ impl<'a> DrivenNode<'a> {
 
     /// Returns whether the node's driver pod is the newest one, and works.
     pub(in crate::decide) fn is_current(&self) -> bool {
-        self.pod.as_ref().is_some_and(|driver| {
-            driver.newest && !driver.pod.deleting && driver.pod.containers_ready
-        })
+        self.pod.as_ref().is_some_and(DriverPod::is_current)
     }
 
     /// Returns whether no driver DaemonSet should have a pod on the node, and none is there. While
@@ -184,7 +184,7 @@ pub(in crate::decide) fn is_old(draft: &NodeDraft<'_>, driven: &DrivenNode<'_>) 
     is_outdated && !is_reached
 }
 
-/// Returns whether the node's new driver runs, and its checks failed.
+/// Returns whether the node's new driver did not start, or its checks failed.
 pub(in crate::decide) fn has_failed_proof(driven: &DrivenNode<'_>) -> bool {
     let failure = driven.record().and_then(|record| record.failure.as_ref());
     failure.is_some_and(|failure| failure.cause.is_failed_proof())
@@ -327,7 +327,8 @@ fn failed(
         (record.attempts(failure.cause, &settings.digest), settings.upgrade.attempts);
     let message = || failure.message.clone();
     if same && attempts >= limit {
-        let reason = not_retried(failure.cause, message(), attempts, record.cordoned);
+        let cordoned = record.cordoned && driven.node.unschedulable;
+        let reason = not_retried(failure.cause, message(), attempts, cordoned);
         return UpgradeTurn::Waits(reason.into());
     }
     let at = record.since.saturating_add(pause(attempts)).unwrap_or(Timestamp::MAX);

@@ -144,11 +144,19 @@ pub(in crate::decide) fn advance(
     record: &UpgradeRecord,
     left: Option<&Arc<Reason>>,
 ) -> Reason {
-    if matches!(
+    let is_left = matches!(
         ControllerState::of_node(draft.node, draft.traits()),
         ControllerState::Unknown | ControllerState::Done
-    ) && driven.is_current()
+    );
+    // If a test takes the driver or the node down, that is the result of the test.
+    if is_left
+        && is_not_failed(record)
+        && acceptance::have_begun(driven, record)
+        && let Err(reason) = accept(draft, driven, record)
     {
+        return reason;
+    }
+    if is_left && driven.is_current() {
         return check(draft, driven, record, left.map(|reason| &**reason));
     }
     if let Some(Reason::UpgradeFailed { trouble }) = left.map(|reason| &**reason)
@@ -219,7 +227,10 @@ fn check(
     }
     match (after_validation(draft, left), failure) {
         // The checks lead to no other state.
-        (StateResult::Done | StateResult::To(_), None) => accept(draft, driven, record),
+        (StateResult::Done | StateResult::To(_), None) => match accept(draft, driven, record) {
+            Ok(next) => release_node(draft, driven, &next),
+            Err(reason) => reason,
+        },
         (StateResult::Done | StateResult::To(_), Some(failure)) => {
             // Only a retry runs the tests that it must pass.
             if must_be_tested(draft, driven, record) {
@@ -238,30 +249,38 @@ fn check(
     }
 }
 
-/// Runs the acceptance tests of a node that would be released otherwise.
-fn accept(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, record: &UpgradeRecord) -> Reason {
+/// Runs the acceptance tests of a node that would be released otherwise. Returns its record with
+/// their results.
+///
+/// # Errors
+/// It is not accepted so far: the reason.
+fn accept(
+    draft: &mut NodeDraft<'_>,
+    driven: &DrivenNode<'_>,
+    record: &UpgradeRecord,
+) -> Result<UpgradeRecord, Reason> {
     let mut next = record.clone();
     next.canary |= acceptance::is_canary(draft);
     let (reason, actions) =
         match acceptance::accept(draft, driven, &mut next, AcceptanceTime::After) {
-            AcceptanceStep::Accepted => return release_node(draft, driven, &next),
+            AcceptanceStep::Accepted => return Ok(next),
             AcceptanceStep::NotAccepted(message) => {
                 let cause = acceptance::cause(AcceptanceTime::After);
-                return give_up(draft, driven, &next, cause, message);
+                return Err(give_up(draft, driven, &next, cause, message));
             }
             AcceptanceStep::Waits(reason, actions) => (reason, actions),
         };
-    if next.acceptance != record.acceptance {
+    if next.acceptance != record.acceptance || next.tests_begun != record.tests_begun {
         let mut patch = NodePatch::for_node(driven.node);
         put(&mut patch, &next, draft.traits());
         if !draft.issue(patch) {
             // The later actions depend on it.
-            return Reason::Upgrading(UpgradeReason::Cordoning);
+            return Err(Reason::Upgrading(UpgradeReason::Cordoning));
         }
         note_results(draft, &next);
     }
     draft.effects.actions.extend(actions);
-    reason
+    Err(reason)
 }
 
 /// Returns the reason of a node whose new driver has not started yet. NVIDIA's controller waits for
@@ -299,7 +318,8 @@ fn give_up(
 
 fn failed_reason(draft: &NodeDraft<'_>, record: &UpgradeRecord, failure: &NodeFailure) -> Reason {
     let attempts = record.attempts(failure.cause, &draft.settings().digest);
-    not_retried(failure.cause, failure.message.clone(), attempts, record.cordoned)
+    let cordoned = record.cordoned && draft.node.unschedulable;
+    not_retried(failure.cause, failure.message.clone(), attempts, cordoned)
 }
 
 /// Returns the step of a node with a refused write. NVIDIA's controller finishes nodes that it has

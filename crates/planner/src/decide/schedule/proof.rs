@@ -143,11 +143,15 @@ fn halted(nodes: &RunNodes<'_>, proof: &DriverProof, limits: Halt) -> Option<Hal
     let failed = named(&sums.given_up, |upgrade| upgrade.given_up);
     let reaches =
         |nodes: &[String], limit: u32| nodes.len() >= usize::try_from(limit).unwrap_or(usize::MAX);
+    let halts = |cause, named: Vec<String>| {
+        let labels = canaries::label_values(nodes.fleet, &named);
+        Some(Halted { at: nodes.fleet.now, cause, nodes: named, labels })
+    };
     if reaches(&proofs, limits.failed_proofs) {
-        return Some(Halted { at: nodes.fleet.now, cause: HaltCause::FailedProofs, nodes: proofs });
+        return halts(HaltCause::FailedProofs, proofs);
     }
     let is_over = limits.failed_nodes.is_some_and(|limit| reaches(&failed, limit));
-    is_over.then_some(Halted { at: nodes.fleet.now, cause: HaltCause::FailedNodes, nodes: failed })
+    if is_over { halts(HaltCause::FailedNodes, failed) } else { None }
 }
 
 /// Advances through the steps that have ended. Returns which candidates the current step starts.

@@ -80,11 +80,13 @@ fn of_the_turn() -> Vec<UpgradeReason> {
         UpgradeReason::Halted {
             cause: HaltCause::FailedProofs,
             nodes: ["gpu-2".to_owned()].into(),
+            labels: ["nvidia.com/gpu.product=NVIDIA-L4".to_owned()].into(),
             at: AT,
         },
         UpgradeReason::Halted {
             cause: HaltCause::FailedNodes,
             nodes: ["gpu-2".to_owned(), "gpu-3".to_owned()].into(),
+            labels: [].into(),
             at: AT,
         },
         UpgradeReason::FailureBudget { failed: ["gpu-2".to_owned()].into(), budget: 0 },

@@ -158,8 +158,8 @@ fn accepted_node_is_released_with_its_failed_proof() {
     node.annotations.insert(traits.own_record.into(), record.to_string());
     node.labels.insert(traits.own_state_label.into(), "upgrade-failed".into());
     assert!(!uncordons(&fleet.decide(0)), "it stays failed");
-    fleet.memory.accepted.insert("gpu-0".to_owned(), at(-30));
-    assert!(!uncordons(&fleet.decide(1)), "the request is older than the failure");
-    fleet.memory.accepted.insert("gpu-0".to_owned(), at(-10));
+    fleet.memory.accepted.insert(("gpu-0".to_owned(), at(-30)));
+    assert!(!uncordons(&fleet.decide(1)), "the request is about an earlier failure");
+    fleet.memory.accepted.insert(("gpu-0".to_owned(), at(-20)));
     assert!(uncordons(&fleet.decide(2)));
 }

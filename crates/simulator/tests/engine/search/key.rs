@@ -41,6 +41,7 @@ fn record(text: &str, seconds: i64) -> String {
 fn without_times(result: &mut AcceptanceResult) {
     (result.at, result.seconds) = (now(), 0);
     result.message.clear();
+    result.log.clear();
 }
 
 impl World {
@@ -133,7 +134,8 @@ impl World {
                 | Action::DeleteDriver(_)
                 | Action::ReplacePlugin { .. }
                 | Action::CreateAcceptancePod(_)
-                | Action::DeleteAcceptancePod(_) => None,
+                | Action::DeleteAcceptancePod(_)
+                | Action::ReadTestLog(_) => None,
             });
             versions.extend(pending);
             let ranked: Vec<u32> = versions.into_iter().collect();

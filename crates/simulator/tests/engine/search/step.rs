@@ -391,6 +391,12 @@ impl World {
                     test.deleting = true;
                 }
             }
+            Action::ReadTestLog(reading) => {
+                return Err(format!(
+                    "{node}: no test asks for a log, but that of {} is read",
+                    reading.test
+                ));
+            }
         }
         Ok(())
     }

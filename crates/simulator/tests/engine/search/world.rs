@@ -171,6 +171,7 @@ fn acceptance_test() -> AcceptanceTest {
         when: vec![AcceptanceTime::After],
         nodes: AcceptanceNodes::All,
         gpus: AcceptanceGpus::Template,
+        log_lines: 0,
     }
 }
 
@@ -388,6 +389,7 @@ fn acceptance_pod(node: &str, test: &TestPod) -> AcceptancePod {
         created: at(-10),
         deleting: test.deleting,
         phase,
+        log_container: None,
     }
 }
 

@@ -45,7 +45,7 @@ impl Play {
 }
 
 /// Returns the status of a pod whose image cannot be pulled.
-fn pulling() -> Value {
+pub(crate) fn pulling() -> Value {
     let state = json!({"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}});
     json!({"phase": "Pending", "containerStatuses": [{
         "name": "test", "image": "", "imageID": "", "ready": false, "restartCount": 0,
@@ -54,7 +54,7 @@ fn pulling() -> Value {
 }
 
 /// Returns the status of a pod whose container has ended.
-fn ended(pod: &Value, phase: &str, exit_code: i32) -> Value {
+pub(crate) fn ended(pod: &Value, phase: &str, exit_code: i32) -> Value {
     let mut status = pod["status"].clone();
     status["phase"] = json!(phase);
     status["conditions"] = json!([{"type": "Ready", "status": "False"}]);

@@ -27,7 +27,12 @@ use observed::ObservedNode;
 use observed::acceptance::{AcceptancePhase, AcceptancePod};
 
 use super::DrivenNode;
-use super::turn::{cordon_again, is_untouched};
+use super::cordon::{MOST_CORDONS, contested, cordon_again};
+use super::turn::is_untouched;
+
+mod log_lines;
+
+use log_lines::{LOG_SECONDS, LogProgress, ending, test_log};
 
 /// Seconds within which the pod of another test or attempt must have terminated.
 const ENDING_SECONDS: u64 = 300;
@@ -63,6 +68,8 @@ struct CurrentTest<'a> {
     name: String,
     /// The pod, if it exists.
     pod: Option<&'a AcceptancePod>,
+    /// Whether the node's own record says that the tests have begun.
+    is_noted: bool,
 }
 
 /// The end of a test.
@@ -110,18 +117,26 @@ fn heed_canaries(draft: &mut NodeDraft<'_>) {
 }
 
 /// Returns whether a failed node that works must pass tests before it takes workloads. On a node
-/// that others have uncordoned, workloads may use the device.
+/// that others have uncordoned since, workloads may use the device: they take it as repaired.
 pub(in crate::decide) fn must_be_tested(
     draft: &mut NodeDraft<'_>,
     driven: &DrivenNode<'_>,
     record: &UpgradeRecord,
 ) -> bool {
-    let Some(own) = driven.pod.as_ref().filter(|_| driven.node.unschedulable) else {
-        return false;
-    };
+    let cause = record.failure.as_ref().map(|failure| failure.cause);
+    let is_contested = cause == Some(FailureCause::CordonContested);
+    let can_be_tested = driven.node.unschedulable || is_contested;
+    let Some(own) = driven.pod.as_ref().filter(|_| can_be_tested) else { return false };
     heed_canaries(draft);
     let tests = tests_of(draft.fleet, driven.node, own, record, AcceptanceTime::After);
     !workloads_stay(record) && tests.all().next().is_some()
+}
+
+/// Returns whether the tests with the new driver have begun on the node, and its driver pod is still
+/// the one with which they have.
+pub(in crate::decide) fn have_begun(driven: &DrivenNode<'_>, record: &UpgradeRecord) -> bool {
+    let own = driven.pod.as_ref().filter(|own| own.newest && !own.pod.deleting);
+    own.is_some_and(|own| record.tests_begun.as_ref() == Some(&own.pod.uid))
 }
 
 /// Runs the tests of a time, one after the other, and adds their results to the record.
@@ -145,7 +160,7 @@ pub(in crate::decide) fn accept(
     let current = tests.current(record).map(|test| (test, tests.pod(test, record)));
     let current = current.map(|(test, name)| {
         let pod = pods.clone().find(|pod| pod.name == name);
-        CurrentTest { tests, test, name, pod }
+        CurrentTest { tests, test, name, pod, is_noted: false }
     });
     // A test that has started is finished, also if the old driver has stopped.
     let is_run = |current: &CurrentTest<'_>| {
@@ -168,11 +183,15 @@ pub(in crate::decide) fn accept(
             Ok(reason) => AcceptanceStep::Waits(reason, Vec::new()),
             Err(message) => {
                 let end = TestEnd { verdict: AcceptanceVerdict::Lost, message, seconds: 0 };
-                current.ends(record, end, now)
+                current.ends(draft, record, end)
             }
         };
     }
-    run(draft, driven, record, &current)
+    let is_noted = time == AcceptanceTime::Before || have_begun(driven, record);
+    if time == AcceptanceTime::After {
+        record.tests_begun = Some(own.pod.uid.clone());
+    }
+    run(draft, driven, record, &CurrentTest { is_noted, ..current })
 }
 
 /// Runs the current test.
@@ -183,10 +202,26 @@ fn run(
     current: &CurrentTest<'_>,
 ) -> AcceptanceStep {
     let (fleet, node, now) = (draft.fleet, driven.node, draft.now());
-    if let Some(end) = current.pod.and_then(|pod| ended(&pod.phase)) {
-        return current.ends(record, end, now);
+    // A pod that others delete may show any end but success.
+    let ended = current.pod.and_then(|pod| {
+        let (verdict, message, seconds) = pod.phase.end()?;
+        let message = message.to_owned();
+        let counts = !pod.deleting || verdict.accepts();
+        counts.then_some((pod, TestEnd { verdict, message, seconds }))
+    });
+    if let Some((pod, end)) = ended {
+        return match test_log(draft, current.test, pod, end.verdict, None) {
+            LogProgress::Known(log) => current.ends_with_log(draft, record, end, log),
+            LogProgress::Awaited(actions) => AcceptanceStep::Waits(ending(&pod.name), actions),
+        };
     }
     if !node.unschedulable {
+        if current.tests.time == AcceptanceTime::After && record.recordoned >= MOST_CORDONS {
+            // Workloads may use the GPUs: a node that is not proven must not end as done.
+            let message = contested(record);
+            let end = TestEnd { verdict: AcceptanceVerdict::Lost, message, seconds: 0 };
+            return current.ends(draft, record, end);
+        }
         return AcceptanceStep::Waits(cordon_again(draft, driven, record), Vec::new());
     }
     let object = (node.name.clone(), current.name.clone());
@@ -195,17 +230,35 @@ fn run(
         .filter(|refusal| refusal.write == WriteKind::AcceptancePod && current.pod.is_none());
     if let Some(refusal) = refusal.filter(|refusal| refusal.is_final()) {
         let (verdict, message) = (AcceptanceVerdict::Refused, refusal.message.clone());
-        return current.ends(record, TestEnd { verdict, message, seconds: 0 }, now);
+        return current.ends(draft, record, TestEnd { verdict, message, seconds: 0 });
     }
     let gpus = requested_gpus(current.test.gpus, node, fleet.observed);
-    let (verdict, trouble) = obstacle(node, current.pod, gpus.is_some(), refusal);
+    let is_driver_lost = current.tests.time == AcceptanceTime::After && !driven.is_current();
+    let (verdict, trouble) = if !node.ready {
+        (AcceptanceVerdict::Lost, Some("the node is NotReady".to_owned()))
+    } else if is_driver_lost {
+        (AcceptanceVerdict::Lost, Some("the driver pod is not ready".to_owned()))
+    } else {
+        obstacle(current.pod, gpus.is_some(), refusal)
+    };
+    let running = draft.memory.tests(&current.name, now);
+    let observed = running.since;
+    if verdict == AcceptanceVerdict::EndedByKubelet {
+        running.ended_by_kubelet.clone_from(&trouble);
+    } else if current.pod.is_some_and(|pod| pod.phase == AcceptancePhase::Running) {
+        running.ended_by_kubelet = None;
+    }
+    // A pod that was refused is created again: that it is pending then explains nothing.
+    let (verdict, trouble) = match (&running.ended_by_kubelet, trouble) {
+        (Some(why), None) => (AcceptanceVerdict::EndedByKubelet, Some(why.clone())),
+        (Some(_) | None, trouble) => (verdict, trouble),
+    };
     let deadline = fleet.memory.deadline;
     let accepting = |until| {
         let (test, time) = (current.test.name.clone(), current.tests.time);
         let trouble = trouble.clone();
         Reason::Upgrading(UpgradeReason::Accepting { test, time, trouble, until })
     };
-    let observed = draft.waits(&accepting(deadline));
     // A command does not know when the hook first observed it: not before the pod was created, and
     // the hook took over.
     let since = current
@@ -215,11 +268,24 @@ fn run(
     let until = after(since, current.test.timeout_seconds);
     if until <= now {
         let seconds = u64::try_from(now.duration_since(since).as_secs()).unwrap_or_default();
+        let running = current.pod.filter(|pod| pod.phase == AcceptancePhase::Running);
+        let log = running.map_or(LogProgress::Known(Vec::new()), |pod| {
+            test_log(draft, current.test, pod, verdict, Some(until))
+        });
+        let log = match log {
+            LogProgress::Known(log) => log,
+            LogProgress::Awaited(actions) => {
+                let until = after(until, LOG_SECONDS).min(deadline);
+                return AcceptanceStep::Waits(accepting(until), actions);
+            }
+        };
         let absent = || if current.pod.is_none() { "its pod does not exist" } else { "" };
         let message = trouble.unwrap_or_else(|| absent().to_owned());
-        return current.ends(record, TestEnd { verdict, message, seconds }, now);
+        let end = TestEnd { verdict, message, seconds };
+        return current.ends_with_log(draft, record, end, log);
     }
     draft.alarm.set(until);
+    let gpus = gpus.filter(|_| node.ready && !is_driver_lost && current.is_noted);
     let actions = create(draft, current, gpus, refusal);
     AcceptanceStep::Waits(accepting(until.min(deadline)), actions)
 }
@@ -238,7 +304,7 @@ fn create(
         return Vec::new();
     }
     let has_time = after(now, REPEAT_SECONDS) < draft.fleet.memory.deadline;
-    let Some(gpus) = gpus.filter(|_| current.pod.is_none() && node.ready && has_time) else {
+    let Some(gpus) = gpus.filter(|_| current.pod.is_none() && has_time) else {
         return Vec::new();
     };
     if draft.is_just_requested(&current.name) {
@@ -256,9 +322,27 @@ fn create(
 
 impl CurrentTest<'_> {
     /// Adds the result of the test to the record. Returns what follows from it.
-    fn ends(&self, record: &mut UpgradeRecord, end: TestEnd, now: Timestamp) -> AcceptanceStep {
+    fn ends(
+        &self,
+        draft: &mut NodeDraft<'_>,
+        record: &mut UpgradeRecord,
+        end: TestEnd,
+    ) -> AcceptanceStep {
+        self.ends_with_log(draft, record, end, Vec::new())
+    }
+
+    /// Adds the result of the test with lines of its log to the record. Returns what follows from
+    /// it.
+    fn ends_with_log(
+        &self,
+        draft: &mut NodeDraft<'_>,
+        record: &mut UpgradeRecord,
+        end: TestEnd,
+        log: Vec<String>,
+    ) -> AcceptanceStep {
         let TestEnd { verdict, message, seconds } = end;
-        let tests = self.tests;
+        let (tests, now) = (self.tests, draft.now());
+        draft.memory.testing = None;
         let result = AcceptanceResult {
             test: self.test.name.clone(),
             time: tests.time,
@@ -267,6 +351,7 @@ impl CurrentTest<'_> {
             message: message.chars().take(MOST_CHARACTERS).collect(),
             at: now,
             seconds,
+            log,
         };
         let refusal = (!verdict.accepts()).then(|| describe(&result));
         record.add_result(result, &tests.settings.digest);
@@ -286,63 +371,27 @@ impl CurrentTest<'_> {
     }
 }
 
-/// Returns how a pod ended; `None` if it has not.
-fn ended(phase: &AcceptancePhase) -> Option<TestEnd> {
-    match phase {
-        AcceptancePhase::Succeeded { seconds } => Some(TestEnd {
-            verdict: AcceptanceVerdict::Passed,
-            message: String::new(),
-            seconds: *seconds,
-        }),
-        AcceptancePhase::Failed { message, timed_out, seconds } => Some(TestEnd {
-            verdict: if *timed_out {
-                AcceptanceVerdict::TimedOut
-            } else {
-                AcceptanceVerdict::Failed
-            },
-            message: message.clone(),
-            seconds: *seconds,
-        }),
-        AcceptancePhase::Pending
-        | AcceptancePhase::Unschedulable(_)
-        | AcceptancePhase::ImageNotPulled(_)
-        | AcceptancePhase::Running => None,
-    }
-}
-
 /// Returns the verdict about a test if its time is over now, and what keeps it from its end, if
 /// something is wrong.
 fn obstacle(
-    node: &ObservedNode,
     pod: Option<&AcceptancePod>,
     is_offered: bool,
     refusal: Option<&WriteRefusals>,
 ) -> (AcceptanceVerdict, Option<String>) {
     let text = |text: &str| Some(text.to_owned());
-    if !node.ready {
-        return (AcceptanceVerdict::Lost, text("the node is NotReady"));
-    }
     match pod {
         None if !is_offered => (AcceptanceVerdict::Unschedulable, text("the node offers no GPU")),
         None => match refusal {
             Some(refusal) => (AcceptanceVerdict::Refused, text(&refusal.message)),
             None => (AcceptanceVerdict::Lost, None),
         },
-        Some(pod) if pod.deleting => {
+        Some(pod) if pod.deleting && !pod.phase.is_ended_by_kubelet() => {
             (AcceptanceVerdict::Lost, text("another user or controller deleted its pod"))
         }
-        Some(pod) => match &pod.phase {
-            AcceptancePhase::Unschedulable(message) => {
-                (AcceptanceVerdict::Unschedulable, text(message))
-            }
-            AcceptancePhase::ImageNotPulled(message) => {
-                (AcceptanceVerdict::ImageNotPulled, text(message))
-            }
-            AcceptancePhase::Pending
-            | AcceptancePhase::Running
-            | AcceptancePhase::Succeeded { .. }
-            | AcceptancePhase::Failed { .. } => (AcceptanceVerdict::TimedOut, None),
-        },
+        Some(pod) => {
+            let (verdict, trouble) = pod.phase.late();
+            (verdict, trouble.map(str::to_owned))
+        }
     }
 }
 
@@ -390,6 +439,7 @@ fn skip(record: &mut UpgradeRecord, tests: NodeTests<'_>, why: &str, now: Timest
             message: why.to_owned(),
             at: now,
             seconds: 0,
+            log: Vec::new(),
         };
         record.add_result(result, &tests.settings.digest);
     }

@@ -14,6 +14,7 @@ use contract::record::PluginReplacement;
 
 use super::DrivenNode;
 use super::patch::{put, remove, take_note};
+use super::turn::is_older;
 
 /// Removes gpu-rollout's labels and annotations, but no cordon whose owner is unknown.
 pub(in crate::decide) fn clear_away(draft: &mut NodeDraft<'_>) -> UpgradeTurn {
@@ -81,8 +82,10 @@ pub(in crate::decide) fn fail(
     // Without a working driver, it would take workloads that cannot run. If an earlier attempt
     // changed the driver, the driver has not been proven.
     let broken = driven.pod.as_ref().is_some_and(|driver| !driver.pod.containers_ready);
-    let unchanged =
-        cause.is_before_restart() && record.attempts.keys().all(|cause| cause.is_before_restart());
+    let is_replaced = driven.pod.as_ref().is_some_and(|driver| !is_older(driver.pod, record));
+    let unchanged = cause.is_before_restart()
+        && !is_replaced
+        && record.attempts.keys().all(|cause| cause.is_before_restart());
     if unchanged && record.cordoned && !broken {
         failed.cordoned = false;
         take_note(&mut patch, node, record, draft.traits());
@@ -97,7 +100,7 @@ pub(in crate::decide) fn fail(
             cordoned: failed.cordoned && node.unschedulable,
         }
     } else if attempts >= limit {
-        not_retried(cause, message, attempts, failed.cordoned)
+        not_retried(cause, message, attempts, failed.cordoned && node.unschedulable)
     } else {
         let at = now.saturating_add(pause(attempts)).unwrap_or(Timestamp::MAX);
         draft.alarm.set(at);

@@ -20,6 +20,7 @@ use observed::{ObservedNode, ObservedPod};
 
 use super::acceptance::{self, AcceptanceStep};
 use super::clear::{self, PodClearing};
+use super::cordon::cordon_again;
 use super::patch::put;
 use super::release_unchanged::release_unchanged;
 use super::validation::{after_validation, validation, validator_failed_before};
@@ -31,9 +32,6 @@ const MOST_RESTARTS: i32 = 10;
 
 /// The problem of a node that is not Ready.
 const NOT_READY: &str = "the node is NotReady";
-
-/// How often the hook restores a cordon that others removed.
-const MOST_CORDONS: u32 = 2;
 
 /// Seconds for which no DaemonSet must need a pod on a node before the hook accepts that: another
 /// holder of kube-controller-manager's Lease needs 15 s, and pods of removed nodes are collected
@@ -129,7 +127,8 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
         // removed or changed is written again: the record counts.
         let told =
             next.state == self.record.state || next.state == UpgradeState::ValidationRequired;
-        if !told || label != Some(self.record.state.name()) {
+        let tests_begin = next.tests_begun != self.record.tests_begun;
+        if !told || tests_begin || label != Some(self.record.state.name()) {
             put(&mut patch, next, traits);
         } else if next.acceptance != self.record.acceptance {
             put(&mut patch, &self.record.with_results_of(next), traits);
@@ -319,6 +318,12 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
 
     /// Validates what depends on the driver: validator, toolkit, plugins.
     fn validate(&mut self, record: &mut UpgradeRecord) -> StateResult {
+        // If a test takes the driver or the node down, that is the result of the test.
+        if acceptance::have_begun(self.driven, record)
+            && let Some(step) = self.accept(record, AcceptanceTime::After)
+        {
+            return step;
+        }
         if !self.driven.is_current() {
             // The driver stopped working, or a newer one was requested in the meantime.
             return StateResult::To(UpgradeState::PodRestartRequired);
@@ -440,34 +445,6 @@ pub(super) fn is_untouched(
         && driven.pod.as_ref().is_some_and(runs)
 }
 
-/// Restores the cordon of a node that others uncordoned during its upgrade: the first few times,
-/// this counts as a mistake.
-pub(in crate::decide) fn cordon_again(
-    draft: &mut NodeDraft<'_>,
-    driven: &DrivenNode<'_>,
-    record: &UpgradeRecord,
-) -> Reason {
-    if record.recordoned >= MOST_CORDONS {
-        let message = format!(
-            "another user or controller uncordoned the node {} times",
-            record.recordoned + 1
-        );
-        return fail(draft, driven, record, FailureCause::CordonContested, message);
-    }
-    // The cordon may have been a foreign one that is no longer needed: from now on, it is the
-    // hook's.
-    let recordoned = record.recordoned + u32::from(record.cordoned);
-    let mut patch = NodePatch::for_node(driven.node);
-    put(
-        &mut patch,
-        &UpgradeRecord { recordoned, cordoned: true, ..record.clone() },
-        draft.traits(),
-    );
-    patch.unschedulable = Some(true);
-    draft.issue(patch);
-    Reason::Upgrading(UpgradeReason::Cordoning)
-}
-
 /// Returns the first state in which pods are evicted.
 pub(super) fn after_jobs(policy: &Policy) -> UpgradeState {
     if policy.pod_deletion.is_some() {
@@ -481,7 +458,7 @@ pub(super) fn after_jobs(policy: &Policy) -> UpgradeState {
 
 /// Returns whether the driver pod is the one that existed when the node was started. A record of
 /// version 0.1.0 contains only the time.
-fn is_older(pod: &ObservedPod, record: &UpgradeRecord) -> bool {
+pub(super) fn is_older(pod: &ObservedPod, record: &UpgradeRecord) -> bool {
     record.driver_pod.as_ref().map_or(pod.created <= record.started, |uid| *uid == pod.uid)
 }
 

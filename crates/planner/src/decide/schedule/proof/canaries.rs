@@ -11,10 +11,13 @@ use observed::ObservedNode;
 
 use crate::decide::assess::UpgradeTurn;
 use crate::decide::emit::outcome::outcome_at_once;
+use crate::decide::inputs::FleetInputs;
 use crate::decide::run_nodes::RunNodes;
+use crate::drive_upgrade::record::{NodeRecordState, read};
 use crate::pods::FOCUS_LIMIT;
 use crate::pods::device_users::{DeviceRelation, DeviceRules, DeviceUsers, consumers};
 use crate::reason::Reason;
+use crate::reason::upgrade::UpgradeReason;
 
 use super::standing;
 
@@ -112,15 +115,52 @@ fn combination(node: &ObservedNode, canary: &Canary) -> Combination {
     canary.per.iter().map(|label| node.labels.text(label).unwrap_or_default().to_owned()).collect()
 }
 
-/// Returns whether a canary may be started, is being upgraded, or is proven.
+/// Returns the label values of nodes by which canaries are chosen, such as
+/// `nvidia.com/gpu.product=NVIDIA-L4`; none without such labels.
+pub(super) fn label_values(fleet: &FleetInputs<'_>, names: &[String]) -> Vec<String> {
+    let Some(canary) = fleet.settings.upgrade.canary.as_ref() else { return Vec::new() };
+    let nodes = names.iter().filter_map(|name| fleet.observed.nodes.get(name));
+    let values = nodes.filter_map(|node| {
+        let labels = canary.per.iter().zip(combination(node, canary));
+        let labels: Vec<String> = labels.map(|(key, value)| format!("{key}={value}")).collect();
+        (!labels.is_empty()).then(|| labels.join(" and "))
+    });
+    values.collect::<BTreeSet<String>>().into_iter().collect()
+}
+
+/// Returns whether a canary may be started, is being upgraded, or is proven. A canary that is
+/// retried with its new driver stays one: another node would get the same driver unproven.
 fn is_available(nodes: &RunNodes<'_>, name: &str) -> bool {
-    standing(nodes, name).is_some_and(|upgrade| match upgrade.turn {
+    standing(nodes, name).is_some_and(|upgrade| match &upgrade.turn {
         UpgradeTurn::Candidate(_)
         | UpgradeTurn::UnderWay(_)
         | UpgradeTurn::Left
         | UpgradeTurn::Over => true,
-        UpgradeTurn::Waits(_) => false,
+        // It is taken as proven, or a user repaired it.
+        UpgradeTurn::Waits(reason)
+            if is_upgrade(reason, |one| matches!(one, UpgradeReason::Releasing)) =>
+        {
+            true
+        }
+        UpgradeTurn::Waits(reason) => {
+            is_upgrade(reason, |one| matches!(one, UpgradeReason::Retry { .. }))
+                && has_new_driver(nodes, name)
+        }
     })
+}
+
+/// Returns whether a node waits for such a reason.
+fn is_upgrade(reason: &Reason, is_such: fn(&UpgradeReason) -> bool) -> bool {
+    if let Reason::Upgrading(upgrade) = reason { is_such(upgrade) } else { false }
+}
+
+/// Returns whether a failed node failed with its new driver.
+fn has_new_driver(nodes: &RunNodes<'_>, name: &str) -> bool {
+    let node = nodes.fleet.observed.nodes.get(name);
+    let found = node.map(|node| read(node, nodes.fleet.traits));
+    let record = found.as_ref().and_then(NodeRecordState::record);
+    let failure = record.and_then(|record| record.failure.as_ref());
+    failure.is_some_and(|failure| !failure.cause.is_before_restart())
 }
 
 /// Requests the pods of nodes. Returns whether they are listed, or the hook has waited for long

@@ -2,9 +2,11 @@ use jiff::SignedDuration;
 
 use contract::acceptance::AcceptanceGpus;
 use contract::settings::Settings;
+use observed::acceptance::AcceptancePhase;
 use observed::{Labels, Observed, ObservedPod};
 
 use super::*;
+use crate::action::TestLogReading;
 use crate::device_plugin::DevicePlugins;
 use crate::dra_plugin::DraPlugins;
 use crate::drive_upgrade::record::NodeRecordState;
@@ -14,6 +16,7 @@ use crate::write_refusals::RefusalKind;
 use AcceptanceTime::{After, Before};
 
 const TIMEOUT: u64 = 600;
+const TIMED_OUT: AcceptanceVerdict = AcceptanceVerdict::TimedOut;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::UNIX_EPOCH + SignedDuration::from_secs(second)
@@ -26,7 +29,13 @@ fn test(name: &str, when: &[AcceptanceTime]) -> AcceptanceTest {
         when: when.to_vec(),
         nodes: AcceptanceNodes::All,
         gpus: AcceptanceGpus::All,
+        log_lines: 0,
     }
+}
+
+/// Returns a test that asks for lines of its log.
+fn logged_test(when: &[AcceptanceTime]) -> AcceptanceTest {
+    AcceptanceTest { log_lines: 20, ..test("a", when) }
 }
 
 /// A cordoned node whose driver works, and that is otherwise ready for its tests.
@@ -55,6 +64,7 @@ impl Scene {
             ObservedPod { uid: "driver".into(), containers_ready: true, ..ObservedPod::default() };
         let mut record = UpgradeRecord::new(UpgradeState::PodRestartRequired, "digest", at(0));
         record.driver_pod = Some("driver".into());
+        record.tests_begun = Some("driver".into());
         Self {
             observed: Observed::default(),
             settings,
@@ -117,9 +127,33 @@ impl Scene {
             uid: format!("uid of {name}"),
             node: "gpu-0".into(),
             phase: phase.clone(),
+            log_container: Some("main".to_owned()),
             ..AcceptancePod::default()
         });
         self.observed.acceptance = pods.collect();
+    }
+
+    /// Decides about the tests with the new driver. Returns the reason, and whether the log is read
+    /// now.
+    fn reads_log(&mut self, second: i64) -> (&'static str, bool) {
+        let step = self.step(After, second);
+        let is_reading = |action: &Action| matches!(action, Action::ReadTestLog(_));
+        let reads =
+            matches!(&step, AcceptanceStep::Waits(_, actions) if actions.iter().any(is_reading));
+        (reason(&step), reads)
+    }
+
+    /// Notes the answer to the reading of the log of the pod with this name.
+    fn answer(&mut self, pod: &str, lines: Result<Vec<String>, String>, second: i64) {
+        let (node, uid) = ("gpu-0".to_owned(), format!("uid of {pod}"));
+        let reading = TestLogReading { node, uid, ..TestLogReading::default() };
+        self.memory.note_test_log(&reading, lines, at(second));
+    }
+
+    /// Returns the log lines of the only result.
+    fn log(&self) -> &[String] {
+        let [result] = &self.record.acceptance[..] else { panic!("one result") };
+        &result.log
     }
 
     fn results(&self) -> Vec<(&str, AcceptanceVerdict)> {
@@ -136,6 +170,10 @@ fn reason(step: &AcceptanceStep) -> &'static str {
 }
 
 const PASSED: AcceptancePhase = AcceptancePhase::Succeeded { seconds: 7 };
+
+fn failed() -> AcceptancePhase {
+    AcceptancePhase::Failed { message: "exit code 1".to_owned(), timed_out: false, seconds: 3 }
+}
 
 #[test]
 fn tests_run_one_after_the_other() {
@@ -282,4 +320,133 @@ fn tests_with_the_old_driver_do_not_use_up_the_time_of_its_replacement() {
     assert_eq!(scene.record.since, at(500));
     assert_eq!(reason(&scene.step(After, 501)), "accepted", "it has run before");
     assert_eq!(scene.results(), [("a", AcceptanceVerdict::Passed)]);
+}
+
+#[test]
+fn result_has_the_lines_of_the_log() {
+    let mut scene = Scene::new(vec![logged_test(&[After])]);
+    let pod = scene.creation(After, 1).expect("the test").pod;
+    scene.observe(&[(pod.as_str(), failed())]);
+    assert_eq!(scene.reads_log(5), ("AcceptanceEnding", true));
+    assert_eq!(scene.reads_log(6), ("AcceptanceEnding", false), "it was just requested");
+    assert!(scene.results().is_empty(), "the pod must stay until its log is read");
+    let lines = vec!["2 of 8 GPUs".to_owned()];
+    scene.answer(&pod, Ok(lines.clone()), 7);
+    assert_eq!(scene.reads_log(7), ("not accepted", false));
+    assert_eq!(scene.log(), lines);
+    assert!(!scene.record.acceptance[0].message.contains("GPUs"), "messages are read more widely");
+}
+
+#[test]
+fn unreadable_log_does_not_block_the_result() {
+    for answer in [None, Some(Err("not found".to_owned()))] {
+        let mut scene = Scene::new(vec![logged_test(&[After])]);
+        let pod = scene.creation(After, 1).expect("the test").pod;
+        scene.observe(&[(pod.as_str(), failed())]);
+        assert_eq!(scene.reads_log(5), ("AcceptanceEnding", true));
+        let second = if let Some(answer) = answer {
+            scene.answer(&pod, answer, 6);
+            6
+        } else {
+            for again in [15, 25] {
+                assert_eq!(scene.reads_log(again), ("AcceptanceEnding", true));
+            }
+            35
+        };
+        assert_eq!(scene.reads_log(second), ("not accepted", false));
+        assert!(scene.log().is_empty());
+        assert_eq!(scene.results(), [("a", AcceptanceVerdict::Failed)]);
+    }
+}
+
+#[test]
+fn log_of_running_pod_is_read_when_time_is_over() {
+    let mut scene = Scene::new(vec![logged_test(&[After])]);
+    let pod = scene.creation(After, 1).expect("the test").pod;
+    scene.observe(&[(pod.as_str(), AcceptancePhase::Running)]);
+    assert_eq!(scene.reads_log(600), ("Accepting", false));
+    assert_eq!(scene.reads_log(601), ("Accepting", true));
+    assert_eq!(scene.reads_log(612), ("Accepting", true), "its time does not start again");
+    scene.answer(&pod, Ok(vec!["step 3".to_owned()]), 613);
+    assert_eq!(scene.reads_log(613), ("not accepted", false));
+    assert_eq!((scene.log(), scene.results()[0].1), (&["step 3".to_owned()][..], TIMED_OUT));
+    let mut scene = Scene::new(vec![logged_test(&[After])]);
+    let pod = scene.creation(After, 1).expect("the test").pod;
+    scene.observe(&[(pod.as_str(), AcceptancePhase::Running)]);
+    assert_eq!(scene.reads_log(601), ("Accepting", true));
+    assert_eq!(scene.reads_log(631), ("not accepted", false), "there is no answer");
+}
+
+#[test]
+fn log_is_read_only_where_it_can_help() {
+    let scene = |phase: AcceptancePhase, change: fn(&mut Scene)| {
+        let mut scene = Scene::new(vec![logged_test(&[After])]);
+        let pod = scene.creation(After, 1).expect("the test").pod;
+        scene.observe(&[(pod.as_str(), phase)]);
+        change(&mut scene);
+        scene.reads_log(700)
+    };
+    let text = || "why".to_owned();
+    assert_eq!(scene(PASSED, |_| {}), ("accepted", false));
+    assert_eq!(scene(AcceptancePhase::ImageNotPulled(text()), |_| {}), ("not accepted", false));
+    assert_eq!(scene(failed(), |_| {}), ("AcceptanceEnding", true));
+    let without: [fn(&mut Scene); 4] = [
+        |scene| scene.settings.upgrade.acceptance[0].log_lines = 0,
+        |scene| scene.node.ready = false,
+        |scene| scene.memory.deadline = at(705),
+        |scene| {
+            let pods = scene.observed.acceptance.iter().cloned();
+            let pods = pods.map(|pod| AcceptancePod { log_container: None, ..pod });
+            scene.observed.acceptance = pods.collect();
+        },
+    ];
+    for change in without {
+        assert_eq!(scene(failed(), change), ("not accepted", false));
+    }
+}
+
+/// Regression: on a node that also waited for a tolerated operand, the time of its test started
+/// again at each decision.
+#[test]
+fn other_waits_of_the_node_do_not_prolong_its_test() {
+    let mut scene = Scene::new(vec![test("a", &[After])]);
+    let pod = scene.creation(After, 0).expect("the test").pod;
+    scene.observe(&[(pod.as_str(), AcceptancePhase::Running)]);
+    for second in (10..600).step_by(10) {
+        assert_eq!(reason(&scene.step(After, second)), "Accepting");
+        scene.memory.waiting.insert("gpu-0", ("OperandNotReady", at(second)));
+    }
+    assert_eq!(reason(&scene.step(After, 600)), "not accepted");
+    assert_eq!(scene.results(), [("a", AcceptanceVerdict::TimedOut)]);
+}
+
+/// Regression: a pod that others deleted showed the end of its containers for a moment, and its node
+/// failed.
+#[test]
+fn end_of_a_deleted_pod_counts_only_as_success() {
+    for (phase, expected) in [(failed(), "Accepting"), (PASSED, "accepted")] {
+        let mut scene = Scene::new(vec![test("a", &[After])]);
+        let pod = scene.creation(After, 0).expect("the test").pod;
+        scene.observe(&[(pod.as_str(), phase)]);
+        let mut deleted = scene.observed.acceptance.on("gpu-0").next().expect("it exists").clone();
+        deleted.deleting = true;
+        scene.observed.acceptance = vec![deleted].into();
+        assert_eq!(reason(&scene.step(After, 10)), expected);
+    }
+}
+
+/// The kubelet refuses the first pod, and the second one does not end: the second one counts.
+#[test]
+fn refusal_by_the_kubelet_is_forgotten_when_the_next_pod_runs() {
+    let mut scene = Scene::new(vec![test("a", &[After])]);
+    let pod = scene.creation(After, 0).expect("the test").pod;
+    let refused = AcceptancePhase::EndedByKubelet("UnexpectedAdmissionError".to_owned());
+    scene.observe(&[(pod.as_str(), refused)]);
+    assert_eq!(reason(&scene.step(After, 10)), "Accepting");
+    scene.observe(&[]);
+    assert_eq!(scene.creation(After, 20).expect("it is created again").pod, pod);
+    scene.observe(&[(pod.as_str(), AcceptancePhase::Running)]);
+    assert_eq!(reason(&scene.step(After, 599)), "Accepting");
+    assert_eq!(reason(&scene.step(After, 600)), "not accepted");
+    assert_eq!(scene.results(), [("a", AcceptanceVerdict::TimedOut)]);
 }

@@ -1,0 +1,422 @@
+//! The situations of the tests.
+
+use jiff::{SignedDuration, Timestamp};
+
+use contract::acceptance::AcceptanceTime;
+use contract::driver::Driver;
+use contract::exit::ExitCode;
+use contract::record::proof::{HaltCause, Halted};
+use contract::user_request::{RequestCommand, UserRequest};
+use kube_io::releases::ReleaseDeployer;
+use ops::hold_status::HoldStatus;
+use ops::remedy::Remedy;
+use ops::run_phase::RunPhase;
+use ops::status::{
+    BlockingCondition, FleetTotals, LimitUse, MissingEta, NodeRow, NodeStage, PauseStatus,
+    ProofStatus, RolloutStatus, RunStatus,
+};
+use ops::wait_start::WaitStart;
+use planner::drive_upgrade::cause::FailureCause;
+use planner::progress::RolloutPace;
+use planner::reason::Reason;
+use planner::reason::upgrade::UpgradeReason;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::UNIX_EPOCH + SignedDuration::from_secs(second)
+}
+
+fn waits(reason: &'static str, text: &str, since: Option<i64>) -> BlockingCondition {
+    BlockingCondition {
+        reason,
+        text: text.to_owned(),
+        since: WaitStart { at: since.map(at), by: None },
+        resolves_itself: true,
+        until: None,
+        stalled: false,
+        blocked_by: Vec::new(),
+        remedy: Remedy::words("wait"),
+        obstacles: Vec::new(),
+        whole_fleet: false,
+    }
+}
+
+fn row(node: &str, stage: NodeStage, waiting: Option<BlockingCondition>) -> NodeRow {
+    NodeRow {
+        node: node.to_owned(),
+        stage,
+        state: None,
+        cordoned: false,
+        not_ready: None,
+        driver_now: Some("580.105.08".to_owned()),
+        driver_wanted: Some("580.126.20".to_owned()),
+        driver_current: stage == NodeStage::Done,
+        driver_ready: true,
+        plugin: None,
+        held: None,
+        waiting,
+        end: None,
+    }
+}
+
+/// A wait that does not resolve itself.
+fn needs(reason: &'static str, text: &str, remedy: Remedy) -> BlockingCondition {
+    BlockingCondition { resolves_itself: false, remedy, ..waits(reason, text, Some(700)) }
+}
+
+fn request(command: RequestCommand, second: i64) -> UserRequest {
+    UserRequest {
+        reason: Some("INC-7".to_owned()),
+        ..UserRequest::new(command, "ada".to_owned(), at(second))
+    }
+}
+
+/// Returns the status of two nodes, of which the second one is done, at second 1,000.
+fn status(phase: RunPhase, first: NodeRow) -> RolloutStatus {
+    let count = |stage| usize::from(first.stage == stage);
+    RolloutStatus {
+        title: "GPU driver (release gpu-operator/gpu-operator-post, mode drive)".to_owned(),
+        driver: "gpu",
+        release: Some("gpu-operator/gpu-operator-post".to_owned()),
+        deploy_again: Some(
+            "flux reconcile helmrelease gpu-operator-post -n flux-system --force".to_owned(),
+        ),
+        automatic_retry: Some("Flux tries again within 10 minutes after a failure"),
+        mode: "drive",
+        run: Some(RunStatus {
+            phase,
+            started_at: Some(at(400)),
+            deadline: phase.has_job().then(|| at(4_000)),
+            verdict: None,
+            message: None,
+            ended_at: None,
+        }),
+        holds_unattended: false,
+        lease_holder: None,
+        pauses: Vec::new(),
+        proof: None,
+        requests: Vec::new(),
+        totals: FleetTotals {
+            nodes: 2,
+            done: 1,
+            in_progress: count(NodeStage::InProgress),
+            pending: count(NodeStage::Pending),
+            failed: count(NodeStage::Failed),
+            unknown: count(NodeStage::Unknown),
+            deferred: count(NodeStage::Deferred),
+            slots: LimitUse { used: count(NodeStage::InProgress), limit: Some(1) },
+            unavailable: LimitUse { used: usize::from(first.cordoned), limit: None },
+            pools: Vec::new(),
+            pace: RolloutPace { per_node_seconds: 120, measured_nodes: 1 },
+            end: None,
+            no_eta: None,
+        },
+        fleet: Vec::new(),
+        fleet_wait_limit_seconds: 300,
+        fleet_wait_verdict: None,
+        nodes: vec![first, row("gpu-1", NodeStage::Done, None)],
+        notes: Vec::new(),
+        at: at(1_000),
+    }
+}
+
+fn no_eta(status: &mut RolloutStatus, reason: &'static str, text: &str) {
+    status.totals.no_eta = Some(MissingEta { reason, node: None, text: text.to_owned() });
+}
+
+pub(super) fn moving() -> RolloutStatus {
+    let waiting = waits("DriverComing", "the new driver pod does not exist yet", Some(970));
+    let mut first = row("gpu-0", NodeStage::InProgress, Some(waiting));
+    (first.state, first.cordoned) = (Some("pod-restart-required".to_owned()), true);
+    first.end = Some(at(1_090));
+    let mut status = status(RunPhase::Running, first);
+    status.totals.end = Some(at(1_090));
+    status
+}
+
+pub(super) fn fleet_waits(since: Option<i64>) -> RolloutStatus {
+    let mut waiting = waits("OperatorNotReady", "deployment/gpu-operator is not available", since);
+    waiting.whole_fleet = true;
+    waiting.remedy = Remedy::words(
+        "check the Deployment and its pods: new pods may be unable to start, or old pods may not end",
+    )
+    .inspect("kubectl describe deployment -n gpu-operator gpu-operator")
+    .inspect("kubectl get pods -n gpu-operator");
+    let first = row("gpu-0", NodeStage::Unknown, Some(waiting.clone()));
+    let mut status = status(RunPhase::Running, first);
+    status.fleet = vec![waiting];
+    status.fleet_wait_verdict = Some(ExitCode::OperatorMissing);
+    no_eta(&mut status, "fleet-waits", "the whole fleet is waiting (OperatorNotReady)");
+    status
+}
+
+pub(super) fn held() -> RolloutStatus {
+    let held = HoldStatus {
+        purpose: "operator-upgrade",
+        release: Some("gpu-operator/gpu-operator-pre".to_owned()),
+        deployment: Some("4f1c2a9b7d3e".to_owned()),
+        operator: Some("from v26.3.1 to v26.7.0".to_owned()),
+        since: Some(at(800)),
+    };
+    let text = format!("{}; no hook Job is running", held.text());
+    let deployer = ReleaseDeployer::Flux {
+        namespace: "flux-system".to_owned(),
+        name: "gpu-operator-post".to_owned(),
+    };
+    let mut waiting = needs("NotRunning", &text, HoldStatus::remedy(Some(&deployer)));
+    waiting.since.at = held.since;
+    let mut first = row("gpu-0", NodeStage::Pending, Some(waiting));
+    first.held = Some(held);
+    let mut status = status(RunPhase::Never, first);
+    "GPU driver (release gpu-operator/gpu-operator-post, mode assist)"
+        .clone_into(&mut status.title);
+    (status.mode, status.holds_unattended) = ("assist", true);
+    no_eta(&mut status, "no-hook-running", "no hook is running");
+    status
+}
+
+pub(super) fn cut_short(phase: RunPhase) -> RolloutStatus {
+    let remedy = Remedy::words("deploy the bundle again: the rollout continues where it stopped");
+    let remedy = if phase == RunPhase::Lost {
+        Remedy::words(format!(
+            "look at the Job before the next run deletes it: it shows why it ended; then {}",
+            remedy.text
+        ))
+        .inspect("kubectl describe job -n gpu-operator gpu-operator-post")
+    } else {
+        remedy
+    };
+    let waiting = needs("NotRunning", "no hook Job is running", remedy);
+    let mut status = status(phase, row("gpu-0", NodeStage::Pending, Some(waiting)));
+    no_eta(&mut status, "no-hook-running", "no hook is running");
+    if phase == RunPhase::Aborted {
+        status.requests =
+            vec![request(RequestCommand::Retry, 100), request(RequestCommand::Abort, 700)];
+        status.requests[0].nodes = vec!["gpu-0".to_owned()];
+        let waiting = status.nodes[0].waiting.as_mut().expect("it waits");
+        waiting.remedy.text = format!(
+            "run gpu-rollout pause, and ask ada (abort); if the rollout may continue, run gpu-rollout resume, and {}",
+            waiting.remedy.text
+        );
+    }
+    status
+}
+
+pub(super) fn ended() -> RolloutStatus {
+    let mut status = status(RunPhase::Ended, row("gpu-0", NodeStage::Done, None));
+    let run = status.run.as_mut().expect("a run");
+    (run.verdict, run.ended_at) = (Some("success"), Some(at(940)));
+    run.message = Some("settled: 2 of 2 nodes done".to_owned());
+    status.totals.done = 2;
+    status
+}
+
+/// A driver that keeps failing, while a user has paused the others.
+pub(super) fn failing_and_paused() -> RolloutStatus {
+    let text = "the new driver pod is not ready (nvidia-driver-ctr: CrashLoopBackOff), 3 restarts";
+    let remedy = Remedy::words("find out why the driver does not start; the node continues as soon as its driver starts, or when you deploy a driver that starts (docs/how-to/bad-driver.md)")
+        .inspect("kubectl logs -n gpu-operator nvidia-driver-x2x9q -c nvidia-driver-ctr");
+    let failing =
+        BlockingCondition { stalled: true, remedy, ..waits("DriverNotReady", text, Some(700)) };
+    let mut first = row("gpu-0", NodeStage::InProgress, Some(failing));
+    (first.state, first.cordoned) = (Some("pod-restart-required".to_owned()), true);
+    (first.driver_now, first.driver_ready) = (first.driver_wanted.clone(), false);
+    first.driver_current = true;
+    let remedy = paused_remedy();
+    let text = "paused by bob at 1970-01-01T00:15:00Z: lunch";
+    let paused = BlockingCondition {
+        since: WaitStart { at: Some(at(900)), by: None },
+        ..needs("Paused", text, remedy)
+    };
+    let mut status = status(RunPhase::Running, first);
+    status.nodes.push(row("gpu-2", NodeStage::Pending, Some(paused)));
+    (status.totals.nodes, status.totals.pending) = (3, 1);
+    status.pauses = vec![pause("bob", Some("pool=a"))];
+    no_eta(&mut status, "node-fails", "the driver on node gpu-0 keeps failing (DriverNotReady)");
+    status
+}
+
+fn pause(by: &str, selector: Option<&str>) -> PauseStatus {
+    PauseStatus {
+        by: by.to_owned(),
+        reason: Some("lunch".to_owned()),
+        selector: selector.map(str::to_owned),
+        nodes: Vec::new(),
+        at: Some(at(900)),
+        until: None,
+    }
+}
+
+fn paused_remedy() -> Remedy {
+    Remedy::words("ask the user whom the reason names whether the pause is still needed (a pause by annotation names none); if it is not, run gpu-rollout resume, which lists the pauses and asks for confirmation").run("gpu-rollout resume")
+}
+
+pub(super) fn only_paused() -> RolloutStatus {
+    let paused = BlockingCondition {
+        since: WaitStart { at: Some(at(900)), by: None },
+        ..needs("Paused", "paused by bob", paused_remedy())
+    };
+    let mut status = status(RunPhase::Running, row("gpu-0", NodeStage::Pending, Some(paused)));
+    status.pauses = vec![pause("bob", None)];
+    no_eta(&mut status, "node-stuck", "node gpu-0 needs manual action (Paused)");
+    status
+}
+
+/// A pause that ends by itself at this second. The run must end at second 4,000.
+pub(super) fn frozen(phase: RunPhase, until: i64, resolves_itself: bool) -> RolloutStatus {
+    let text = format!("paused by bob at 1970-01-01T00:15:00Z until {:.0}: lunch", at(until));
+    let paused = BlockingCondition {
+        resolves_itself,
+        until: Some(at(until)),
+        remedy: paused_remedy(),
+        ..waits("Paused", &text, Some(900))
+    };
+    let mut status = status(phase, row("gpu-0", NodeStage::Pending, Some(paused)));
+    status.pauses = vec![PauseStatus { until: Some(at(until)), ..pause("bob", None) }];
+    if resolves_itself && phase.has_job() {
+        status.totals.end = Some(at(until + 120));
+    } else {
+        no_eta(&mut status, "node-stuck", "node gpu-0 needs manual action (Paused)");
+    }
+    status
+}
+
+/// A node that was being upgraded when the fleet was frozen.
+pub(super) fn frozen_in_progress() -> RolloutStatus {
+    let mut status = frozen(RunPhase::Running, 3_000, true);
+    let first = &mut status.nodes[0];
+    (first.stage, first.cordoned) = (NodeStage::InProgress, true);
+    first.state = Some("pod-deletion-required".to_owned());
+    (status.totals.pending, status.totals.in_progress) = (0, 1);
+    (status.totals.slots.used, status.totals.unavailable.used) = (1, 1);
+    status
+}
+
+/// The next maintenance window opens at this second. `deadline`: of the run, if that is too late.
+pub(super) fn outside_window(opens: i64, deadline: Option<i64>) -> RolloutStatus {
+    let reason = Reason::Upgrading(UpgradeReason::OutsideWindow {
+        opens: at(opens),
+        deadline: deadline.map(at),
+    });
+    let waiting = BlockingCondition {
+        resolves_itself: reason.resolves_itself(),
+        until: reason.ends_at(),
+        remedy: Remedy::words(reason.advice(Driver::Gpu)),
+        ..waits(reason.name(), &reason.to_string(), Some(400))
+    };
+    let stage = if deadline.is_some() { NodeStage::Failed } else { NodeStage::Pending };
+    let mut status = status(RunPhase::Running, row("gpu-0", stage, Some(waiting)));
+    if deadline.is_none() {
+        status.totals.end = Some(at(opens + 120));
+    }
+    status
+}
+
+/// Returns the wait for a reason as `status` shows it, since second 700.
+fn waits_for(reason: &Reason) -> BlockingCondition {
+    BlockingCondition {
+        resolves_itself: reason.resolves_itself(),
+        until: reason.ends_at(),
+        remedy: Remedy::words(reason.advice(Driver::Gpu)),
+        ..waits(reason.name(), &reason.to_string(), Some(700))
+    }
+}
+
+/// The image of an acceptance test cannot be pulled so far.
+pub(super) fn tested() -> RolloutStatus {
+    let reason = Reason::Upgrading(UpgradeReason::Accepting {
+        test: "dcgm".to_owned(),
+        time: AcceptanceTime::After,
+        trouble: Some("main: ImagePullBackOff: manifest unknown".to_owned()),
+        until: at(1_300),
+    });
+    let mut first = row("gpu-0", NodeStage::InProgress, Some(waits_for(&reason)));
+    (first.state, first.cordoned) = (Some("validation-required".to_owned()), true);
+    first.driver_now.clone_from(&first.driver_wanted);
+    first.driver_current = true;
+    let mut status = status(RunPhase::Running, first);
+    no_eta(&mut status, "node-stuck", "node gpu-0 has made no progress for 5 min (Accepting)");
+    status
+}
+
+/// The canary failed its acceptance test: the run has halted, and has ended.
+pub(super) fn halted() -> RolloutStatus {
+    let failed = Reason::Upgrading(UpgradeReason::Failed {
+        cause: FailureCause::AcceptanceFailed,
+        message: "acceptance test `dcgm` failed: main: exit code 226".to_owned(),
+        attempts: 1,
+        cordoned: true,
+    });
+    let halt = Halted {
+        at: at(900),
+        cause: HaltCause::FailedProofs,
+        nodes: vec!["gpu-0".to_owned()],
+        labels: vec!["nvidia.com/gpu.product=NVIDIA-L4".to_owned()],
+    };
+    let reason = Reason::Upgrading(UpgradeReason::from(&halt));
+    let mut first = row("gpu-0", NodeStage::Failed, Some(waits_for(&failed)));
+    (first.state, first.cordoned) = (Some("upgrade-failed".to_owned()), true);
+    first.driver_now.clone_from(&first.driver_wanted);
+    first.driver_current = true;
+    let mut status = status(RunPhase::Ended, first);
+    status.nodes.push(row("gpu-2", NodeStage::Deferred, Some(waits_for(&reason))));
+    status.nodes[1] = row("gpu-1", NodeStage::Deferred, Some(waits_for(&reason)));
+    let run = status.run.as_mut().expect("a run");
+    (run.verdict, run.ended_at) = (Some("halted"), Some(at(940)));
+    run.message = Some(format!("{reason}; gpu-0: {failed}"));
+    let totals = &mut status.totals;
+    (totals.nodes, totals.done, totals.deferred) = (3, 0, 2);
+    status.proof = Some(ProofStatus {
+        canaries: vec!["gpu-0".to_owned()],
+        steps_ended: 0,
+        proven_at: None,
+        halt: Some(halt),
+        text: Some(reason.to_string()),
+    });
+    no_eta(&mut status, "ended", "the run has ended");
+    status
+}
+
+/// Without a hook, a failed node keeps the only slot of NVIDIA's controller.
+pub(super) fn slot_kept_by_failure() -> RolloutStatus {
+    let failed = "the upgrade by NVIDIA's controller failed";
+    let remedy = Remedy::words(
+        "the driver pod has no problem, so read in the operator's log why the upgrade failed (pods that were not evicted, a drain, a validation), and remove the cause; only then retry the node: the GPU Operator upgrades it again",
+    )
+    .inspect("kubectl logs -n gpu-operator deployment/gpu-operator --tail=50")
+    .run("gpu-rollout retry --yes gpu-0");
+    let mut first = row("gpu-0", NodeStage::Failed, Some(needs("UpgradeFailed", failed, remedy)));
+    first.cordoned = true;
+    let queued = BlockingCondition {
+        blocked_by: vec!["gpu-0".to_owned()],
+        ..needs(
+            "DriverOutOfDate",
+            "no slot is free (maxParallelUpgrades is 1, 1 in use): gpu-0 (failed, keeps its slot)",
+            Remedy::words("repair the nodes that hold slots").inspect("gpu-rollout why gpu-0"),
+        )
+    };
+    let mut status = status(RunPhase::Never, first);
+    (status.run, status.release, status.mode) = (None, None, "observe");
+    "GPU driver (GPU Operator, no hook release of gpu-rollout)".clone_into(&mut status.title);
+    status.totals.slots.used = 1;
+    status.nodes.push(row("gpu-2", NodeStage::Pending, Some(queued)));
+    (status.totals.nodes, status.totals.pending) = (3, 1);
+    no_eta(&mut status, "node-stuck", "node gpu-0 needs manual action (UpgradeFailed)");
+    status
+}
+
+/// The operator reports an error, whose message says what to repair.
+pub(super) fn operator_reports_error() -> RolloutStatus {
+    let reason = Reason::ReconcileFailed {
+        kind: "ClusterPolicy",
+        name: "cluster-policy".to_owned(),
+        reason: "ReconcileFailed".to_owned(),
+        message: "Failed to reconcile state-driver: no kernel".to_owned(),
+    };
+    let mut status = fleet_waits(Some(880));
+    for waiting in status.fleet.iter_mut().chain(&mut status.nodes[0].waiting) {
+        (waiting.reason, waiting.text) = (reason.name(), reason.to_string());
+        waiting.remedy = Remedy::words(reason.advice(Driver::Gpu))
+            .inspect("kubectl logs -n gpu-operator deployment/gpu-operator --tail=50");
+    }
+    status
+}
