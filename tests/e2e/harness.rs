@@ -35,6 +35,7 @@ pub(crate) mod scrape;
 pub(crate) mod stack;
 pub(crate) mod stand_in;
 pub(crate) mod terminal;
+pub(crate) mod test_timeline;
 pub(crate) mod tools;
 pub(crate) mod trace;
 pub(crate) mod turns;

@@ -54,8 +54,8 @@ threads=${GPU_ROLLOUT_E2E_THREADS:-$threads}
 by_name="scenarios::cost:: scenarios::pace:: scenarios::scale:: scenarios::calibration:: scenarios::recordings:: stays_until_it_is_told_to_end every_granted_right"
 # Of the deployer scenarios, only `scenarios::deployers::short` runs for every change. The others
 # take long, or a shorter scenario covers the same.
-long="scenarios::bundle:: scenarios::linters:: scenarios::recipes::long:: scenarios::no_dra:: scenarios::never_ready:: scenarios::truth:: its_node_is_lost fifty_nodes_are_drained five_hundred_worlds"
-for table in by_tags kustomization leaving moving mutations network order outcomes triggers versions; do
+long="scenarios::bundle:: scenarios::linters:: scenarios::recipes::long:: scenarios::no_dra:: scenarios::never_ready:: scenarios::truth:: scenarios::acceptance::by_hand:: scenarios::acceptance::killed:: previous_driver_redoes_only_touched_node its_node_is_lost fifty_nodes_are_drained five_hundred_worlds"
+for table in by_tags kustomization leaving moving mutations network order outcomes proof triggers versions; do
   long="$long scenarios::deployers::$table::"
 done
 # These need the image of the previous release.

@@ -1,5 +1,6 @@
 //! The scenarios. Each one starts a stack of its own.
 
+mod acceptance;
 mod accepted;
 mod again;
 mod agreement;

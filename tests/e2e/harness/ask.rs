@@ -65,6 +65,8 @@ pub(crate) struct Ask {
     pub(crate) network: Option<Network>,
     /// Merged into `rollout.gpuDriver`, key by key.
     pub(crate) gpu_driver: Value,
+    /// `rollout.acceptance`, the tests that nodes must pass; null: none.
+    pub(crate) acceptance: Value,
     /// Further components.
     pub(crate) components: Vec<Value>,
 }
@@ -84,6 +86,7 @@ impl Ask {
             afterwards: |_| Ok(()),
             network: None,
             gpu_driver: json!({}),
+            acceptance: Value::Null,
             components: Vec::new(),
         }
     }
@@ -126,6 +129,9 @@ impl Ask {
             );
         }
         let mut rollout = json!({"gpuDriver": gpu_driver});
+        if !self.acceptance.is_null() {
+            rollout["acceptance"] = self.acceptance.clone();
+        }
         if let Some(network) = self.network {
             components.push(network.component());
             rollout["ofedDriver"] = json!({

@@ -10,6 +10,7 @@ mod pod_worker;
 mod sandbox;
 mod specification;
 mod status;
+mod toolkit;
 mod volumes;
 
 use std::collections::HashMap;
@@ -28,6 +29,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 pub(crate) use image::{HOOK_REPOSITORY, PREVIOUS_TAG, SHELL_IMAGE, previous};
 use pod_worker::Deletion;
+pub(crate) use toolkit::DRIVER_VERSION;
 
 use super::control_plane::ControlPlane;
 use super::kwok::REAL;

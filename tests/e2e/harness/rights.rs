@@ -95,6 +95,18 @@ pub(crate) fn unused() -> Result<Vec<String>> {
     Ok(all.granted.difference(&all.used).cloned().collect())
 }
 
+/// Returns the rights of a scope, such as `acceptance`, that a hook had in a scenario and did not
+/// use. [`check`] stores them.
+pub(crate) fn unused_in(scenario: &str, scope: &str) -> Result<Vec<String>> {
+    let file = directory().join(format!("{scenario}.json"));
+    let text = std::fs::read(&file).with_context(|| format!("reading {}", file.display()))?;
+    let Rights { granted, used } = serde_json::from_slice(&text)?;
+    let of_scope =
+        |right: &&String| right.split_once(' ').is_some_and(|(granted_in, _)| granted_in == scope);
+    ensure!(granted.iter().any(|right| of_scope(&right)), "no right in the scope {scope}");
+    Ok(granted.difference(&used).filter(of_scope).cloned().collect())
+}
+
 fn directory() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("rights")
 }

@@ -11,6 +11,7 @@ mod mutations;
 mod network;
 mod order;
 mod outcomes;
+mod proof;
 mod short;
 mod triggers;
 mod versions;

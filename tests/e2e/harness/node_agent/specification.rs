@@ -6,6 +6,7 @@ use kube::ResourceExt;
 
 use super::Shared;
 use super::image::{self, Image};
+use super::toolkit::{self, DRIVER_VERSION};
 use super::volumes::{self, Mount};
 
 /// Why a container is not started: reason and message of its `waiting` state.
@@ -71,6 +72,9 @@ impl Specification {
             ("KUBERNETES_SERVICE_HOST".to_owned(), "127.0.0.1".to_owned()),
             ("KUBERNETES_SERVICE_PORT".to_owned(), shared.api_port.to_string()),
         ];
+        if toolkit::requests_gpus(container) {
+            environment.push((DRIVER_VERSION.to_owned(), toolkit::driver(shared).await?));
+        }
         for variable in container.env.iter().flatten() {
             environment.push((variable.name.clone(), expand(&value(pod, variable)?, &environment)));
         }
