@@ -61,6 +61,8 @@ pub(super) struct UpgradeStanding {
     pub(super) given_up: bool,
     /// Whether it is given up although its new driver runs: the proof of the driver failed.
     pub(super) has_failed_proof: bool,
+    /// Whether it failed with its new driver, and is retried.
+    pub(super) is_retried: bool,
     /// Whether it has the driver that it had, and its upgrade has not started.
     pub(super) is_old: bool,
     /// Whether the run waited for it, and no longer does.
@@ -101,6 +103,7 @@ impl UpgradeStanding {
             throttled: None,
             given_up: false,
             has_failed_proof: false,
+            is_retried: false,
             is_old: false,
             ends: false,
             turn,

@@ -87,6 +87,8 @@ pub(super) struct NodeSums {
     pub(super) given_up: BTreeSet<Arc<str>>,
     /// Those whose new driver runs.
     pub(super) failed_proofs: BTreeSet<Arc<str>>,
+    /// Nodes that failed with their new driver, and are retried.
+    pub(super) retried: BTreeSet<Arc<str>>,
     /// Number of nodes with the driver that they had, whose upgrade has not started.
     pub(super) old: usize,
     /// The nodes that limits count.
@@ -213,6 +215,7 @@ impl NodeSums {
         name_in(&mut self.focus, known.keeps_focus);
         name_in(&mut self.given_up, upgrade.given_up);
         name_in(&mut self.failed_proofs, upgrade.has_failed_proof);
+        name_in(&mut self.retried, upgrade.is_retried);
         number(&mut self.old, upgrade.is_old);
         name_in(&mut self.dependent, upgrade.ends || assessment.needs.is_stale());
         if ending.reason.as_ref().is_some_and(|reason| reason.asks_why()) {

@@ -65,8 +65,8 @@ pub struct UpgradeRecord {
     /// Failed attempts under this digest, by cause.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub attempts: BTreeMap<FailureCause, u32>,
-    /// UID of the driver pod with which the acceptance tests after the upgrade have begun: if it
-    /// stops working, that is a result of the tests.
+    /// Trigger digest, a slash, and UID of the driver pod with which the acceptance tests after the
+    /// upgrade have begun: if the pod stops working, that is a result of the tests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tests_begun: Option<String>,
     /// The results of acceptance tests under this digest, in the order in which they ended. Each
@@ -256,10 +256,11 @@ impl UpgradeRecord {
         }
     }
 
-    /// Counts attempts under this digest from now on: those under another one are forgotten.
+    /// Counts attempts under this digest from now on. The causes under another one are kept, with 0
+    /// attempts: they show whether the driver of the node was changed.
     pub fn count_under(&mut self, digest: &str) {
         if self.digest != digest {
-            self.attempts.clear();
+            self.attempts.values_mut().for_each(|count| *count = 0);
             self.acceptance.clear();
             digest.clone_into(&mut self.digest);
         }

@@ -162,12 +162,14 @@ pub(in crate::decide) fn assess(
     let throttled = counts.then(|| throttled(draft, &driven));
     let in_progress = throttled.as_ref().is_some_and(|node| node.in_progress);
     let given_up = is_given_up(draft, &driven);
+    let is_old = !in_progress && is_old(draft, &driven);
     let turn = next(draft, &driven, left);
     UpgradeStanding {
         throttled,
         given_up,
-        has_failed_proof: given_up && has_failed_proof(&driven),
-        is_old: !in_progress && is_old(draft, &driven),
+        has_failed_proof: given_up && has_failed_proof(draft, &driven),
+        is_retried: !given_up && !is_old && is_retried(&driven),
+        is_old,
         ends: turn == UpgradeTurn::Over && draft.is_under_way(),
         turn,
     }
@@ -184,10 +186,18 @@ pub(in crate::decide) fn is_old(draft: &NodeDraft<'_>, driven: &DrivenNode<'_>) 
     is_outdated && !is_reached
 }
 
-/// Returns whether the node's new driver did not start, or its checks failed.
-pub(in crate::decide) fn has_failed_proof(driven: &DrivenNode<'_>) -> bool {
-    let failure = driven.record().and_then(|record| record.failure.as_ref());
+/// Returns whether the node's new driver did not start, or its checks failed, under this deployment.
+pub(in crate::decide) fn has_failed_proof(draft: &NodeDraft<'_>, driven: &DrivenNode<'_>) -> bool {
+    let record = driven.record().filter(|record| record.digest == draft.settings().digest);
+    let failure = record.and_then(|record| record.failure.as_ref());
     failure.is_some_and(|failure| failure.cause.is_failed_proof())
+}
+
+/// Returns whether the node failed with its new driver, and is retried.
+fn is_retried(driven: &DrivenNode<'_>) -> bool {
+    let record = driven.record().filter(|record| record.state == UpgradeState::UpgradeFailed);
+    let failure = record.and_then(|record| record.failure.as_ref());
+    failure.is_some_and(|failure| !failure.cause.is_before_restart())
 }
 
 /// Returns the properties of the node for the limits. A requested change that has not been observed

@@ -63,7 +63,9 @@ pub(in crate::decide) fn assess(
     UpgradeStanding {
         throttled: Some(member),
         given_up,
-        has_failed_proof: given_up && has_failed_proof(&driven),
+        has_failed_proof: given_up && has_failed_proof(draft, &driven),
+        // NVIDIA's controller does not retry nodes.
+        is_retried: false,
         is_old: !in_progress && is_old(draft, &driven),
         ends,
         turn,
@@ -151,7 +153,7 @@ pub(in crate::decide) fn advance(
     // If a test takes the driver or the node down, that is the result of the test.
     if is_left
         && is_not_failed(record)
-        && acceptance::have_begun(driven, record)
+        && acceptance::have_begun(draft.fleet, driven, record)
         && let Err(reason) = accept(draft, driven, record)
     {
         return reason;

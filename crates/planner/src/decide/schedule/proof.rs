@@ -26,7 +26,7 @@ pub(in crate::decide) enum ProofGate {
     Open,
     /// None, for this reason.
     Closed(UpgradeReason),
-    /// The canaries; the others wait for this reason.
+    /// The canaries, or the nodes of the step that are retried; the others wait for this reason.
     Canaries(BTreeSet<Arc<str>>, UpgradeReason),
     /// This many; the others wait for this reason.
     Share(usize, UpgradeReason),
@@ -166,7 +166,7 @@ fn step(nodes: &mut RunNodes<'_>, proof: &mut DriverProof, counts: FleetCounts) 
         if proof.proven_at.is_none() {
             let gate = match step {
                 ProofStep::Canaries(canary) => canary_gate(nodes, proof, canary),
-                ProofStep::Share(share) => share_gate(share, counts),
+                ProofStep::Share(share) => share_gate(share, counts, retried(nodes)),
             };
             if let Some(gate) = gate {
                 return gate;
@@ -203,14 +203,29 @@ fn canary_gate(
     Some(ProofGate::Canaries(names, UpgradeReason::CanariesFirst { canaries, proven }))
 }
 
-/// Returns how many nodes may be started for a share of the fleet; `None` if it is proven.
-fn share_gate(share: RampShare, counts: FleetCounts) -> Option<ProofGate> {
+/// Returns how many nodes may be started for a share of the fleet; `None` if it is proven. A node
+/// that is retried has not failed yet, and is not proven either.
+fn share_gate(
+    share: RampShare,
+    counts: FleetCounts,
+    retried: BTreeSet<Arc<str>>,
+) -> Option<ProofGate> {
     let (limit, reached) = (share.resolve(counts.total), counts.reached());
-    if reached >= limit && counts.in_progress == 0 {
+    if reached >= limit && counts.in_progress == 0 && retried.is_empty() {
         return None;
     }
     let reason = UpgradeReason::RampStep { share, limit, total: counts.total };
+    if reached >= limit && !retried.is_empty() {
+        return Some(ProofGate::Canaries(retried, reason));
+    }
     Some(ProofGate::Share(limit.saturating_sub(reached), reason))
+}
+
+/// Returns the nodes that failed with their new driver, and are retried.
+fn retried(nodes: &RunNodes<'_>) -> BTreeSet<Arc<str>> {
+    let examined = nodes.listed.iter().filter(|node| node.assessment.upgrade.is_retried);
+    let kept = nodes.kept.sums.retried.iter().map(Arc::clone);
+    kept.chain(examined.map(|node| Arc::clone(node.name))).collect()
 }
 
 /// Returns whether the node's driver is current and its checks have succeeded.

@@ -132,11 +132,20 @@ pub(in crate::decide) fn must_be_tested(
     !workloads_stay(record) && tests.all().next().is_some()
 }
 
-/// Returns whether the tests with the new driver have begun on the node, and its driver pod is still
-/// the one with which they have.
-pub(in crate::decide) fn have_begun(driven: &DrivenNode<'_>, record: &UpgradeRecord) -> bool {
+/// Returns whether the tests with the new driver have begun on the node, under this deployment and
+/// with this driver pod.
+pub(in crate::decide) fn have_begun(
+    fleet: &FleetInputs<'_>,
+    driven: &DrivenNode<'_>,
+    record: &UpgradeRecord,
+) -> bool {
     let own = driven.pod.as_ref().filter(|own| own.newest && !own.pod.deleting);
-    own.is_some_and(|own| record.tests_begun.as_ref() == Some(&own.pod.uid))
+    own.is_some_and(|own| record.tests_begun == Some(begun_with(fleet, own)))
+}
+
+/// Returns what the record says of tests that have begun with this driver pod.
+fn begun_with(fleet: &FleetInputs<'_>, own: &DriverPod<'_>) -> String {
+    format!("{}/{}", fleet.settings.digest, own.pod.uid)
 }
 
 /// Runs the tests of a time, one after the other, and adds their results to the record.
@@ -187,9 +196,9 @@ pub(in crate::decide) fn accept(
             }
         };
     }
-    let is_noted = time == AcceptanceTime::Before || have_begun(driven, record);
+    let is_noted = time == AcceptanceTime::Before || have_begun(fleet, driven, record);
     if time == AcceptanceTime::After {
-        record.tests_begun = Some(own.pod.uid.clone());
+        record.tests_begun = Some(begun_with(fleet, own));
     }
     run(draft, driven, record, &CurrentTest { is_noted, ..current })
 }
@@ -401,7 +410,9 @@ fn obstacle(
 /// It did not terminate in time.
 fn await_end(draft: &mut NodeDraft<'_>, pod: &AcceptancePod) -> Result<Reason, String> {
     let reason = Reason::Upgrading(UpgradeReason::AcceptanceEnding { pod: pod.name.clone() });
-    let since = draft.waits(&reason);
+    // Other waits of the node must not start this one again.
+    let now = draft.now();
+    let since = draft.memory.tests(&pod.name, now).since;
     if draft.alarm.passed(since, ENDING_SECONDS) {
         let name = &pod.name;
         return Err(format!("test pod {name} did not terminate within {ENDING_SECONDS} s"));

@@ -11,6 +11,7 @@ use crate::drive_upgrade::state::UpgradeState;
 use crate::reason::Reason;
 use crate::reason::upgrade::UpgradeReason;
 use contract::record::PluginReplacement;
+use contract::task::Task;
 
 use super::DrivenNode;
 use super::patch::{put, remove, take_note};
@@ -72,8 +73,10 @@ pub(in crate::decide) fn fail(
     let mut failed = record.clone();
     let (attempts, limit) =
         (record.attempts(cause, &settings.digest) + 1, settings.upgrade.attempts);
-    // A node that fails an acceptance test is not retried.
-    let attempts = if cause.is_acceptance() { attempts.max(limit) } else { attempts };
+    // A node that fails an acceptance test is not retried, and NVIDIA's controller retries none.
+    let is_steered = settings.has(Task::Steer);
+    let is_final = cause.is_acceptance() || is_steered && !cause.is_refusal();
+    let attempts = if is_final { attempts.max(limit) } else { attempts };
     failed.count_under(&settings.digest);
     failed.attempts.insert(cause, attempts);
     failed.failure = Some(NodeFailure { cause, message: message.clone() });
@@ -82,10 +85,18 @@ pub(in crate::decide) fn fail(
     // Without a working driver, it would take workloads that cannot run. If an earlier attempt
     // changed the driver, the driver has not been proven.
     let broken = driven.pod.as_ref().is_some_and(|driver| !driver.pod.containers_ready);
-    let is_replaced = driven.pod.as_ref().is_some_and(|driver| !is_older(driver.pod, record));
+    let is_changed = is_changed(draft, driven, record);
+    if cause.is_before_restart() && is_changed {
+        // Later attempts must know that, too: the driver has not been proven.
+        failed.attempts.entry(FailureCause::WriteRefusedAfterRestart).or_insert(0);
+    }
     let unchanged = cause.is_before_restart()
-        && !is_replaced
+        && !is_changed
         && record.attempts.keys().all(|cause| cause.is_before_restart());
+    if !is_steered {
+        // A cordon that others set from now on is theirs.
+        failed.cordoned &= node.unschedulable;
+    }
     if unchanged && record.cordoned && !broken {
         failed.cordoned = false;
         take_note(&mut patch, node, record, draft.traits());
@@ -113,6 +124,16 @@ pub(in crate::decide) fn fail(
         note_results(draft, &failed);
     }
     reason
+}
+
+/// Returns whether the driver pod that existed when the node was started has been replaced, or is
+/// being replaced.
+fn is_changed(draft: &NodeDraft<'_>, driven: &DrivenNode<'_>, record: &UpgradeRecord) -> bool {
+    let issued = &draft.fleet.memory.issued;
+    driven.pod.as_ref().map_or(record.state == UpgradeState::PodRestartRequired, |driver| {
+        let pod = driver.pod;
+        !is_older(pod, record) || pod.deleting || issued.contains_key(&pod.uid)
+    })
 }
 
 /// Returns the reason of a node that failed, and is not retried under this digest.

@@ -319,7 +319,7 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
     /// Validates what depends on the driver: validator, toolkit, plugins.
     fn validate(&mut self, record: &mut UpgradeRecord) -> StateResult {
         // If a test takes the driver or the node down, that is the result of the test.
-        if acceptance::have_begun(self.driven, record)
+        if acceptance::have_begun(self.draft.fleet, self.driven, record)
             && let Some(step) = self.accept(record, AcceptanceTime::After)
         {
             return step;

@@ -13,7 +13,6 @@ use crate::decide::assess::UpgradeTurn;
 use crate::decide::emit::outcome::outcome_at_once;
 use crate::decide::inputs::FleetInputs;
 use crate::decide::run_nodes::RunNodes;
-use crate::drive_upgrade::record::{NodeRecordState, read};
 use crate::pods::FOCUS_LIMIT;
 use crate::pods::device_users::{DeviceRelation, DeviceRules, DeviceUsers, consumers};
 use crate::reason::Reason;
@@ -30,7 +29,8 @@ type Combination = Vec<String>;
 /// Chooses the missing canaries, and forgets those that cannot be canaries any more. Returns whether
 /// every combination of label values has its canaries, as far as its nodes are not left alone.
 pub(super) fn choose(nodes: &mut RunNodes<'_>, proof: &mut DriverProof, canary: &Canary) -> bool {
-    proof.canaries.retain(|name| is_available(nodes, name));
+    let accepted = &proof.accepted;
+    proof.canaries.retain(|name| is_available(nodes, accepted, name));
     let observed = nodes.fleet.observed;
     let mut found: BTreeMap<Combination, usize> = BTreeMap::new();
     for node in proof.canaries.iter().filter_map(|name| observed.nodes.get(name)) {
@@ -128,39 +128,22 @@ pub(super) fn label_values(fleet: &FleetInputs<'_>, names: &[String]) -> Vec<Str
     values.collect::<BTreeSet<String>>().into_iter().collect()
 }
 
-/// Returns whether a canary may be started, is being upgraded, or is proven. A canary that is
-/// retried with its new driver stays one: another node would get the same driver unproven.
-fn is_available(nodes: &RunNodes<'_>, name: &str) -> bool {
+/// Returns whether a canary may be started, is being upgraded, or is proven. A canary whose new
+/// driver failed stays one until it is given up, whatever it waits for: another node would get the
+/// same driver unproven. `accepted`: the failed nodes past which a user has resumed the rollout.
+fn is_available(nodes: &RunNodes<'_>, accepted: &[String], name: &str) -> bool {
     standing(nodes, name).is_some_and(|upgrade| match &upgrade.turn {
-        UpgradeTurn::Candidate(_)
-        | UpgradeTurn::UnderWay(_)
-        | UpgradeTurn::Left
-        | UpgradeTurn::Over => true,
-        // It is taken as proven, or a user repaired it.
-        UpgradeTurn::Waits(reason)
-            if is_upgrade(reason, |one| matches!(one, UpgradeReason::Releasing)) =>
-        {
-            true
-        }
+        UpgradeTurn::Candidate(_) | UpgradeTurn::Left | UpgradeTurn::Over => true,
+        UpgradeTurn::UnderWay(record) => record.state.is_in_progress() || !upgrade.given_up,
         UpgradeTurn::Waits(reason) => {
-            is_upgrade(reason, |one| matches!(one, UpgradeReason::Retry { .. }))
-                && has_new_driver(nodes, name)
+            // A user takes it as proven, or has repaired it.
+            let is_released = matches!(**reason, Reason::Upgrading(UpgradeReason::Releasing));
+            is_released
+                || upgrade.is_retried
+                    && outcome_at_once(reason).is_none()
+                    && accepted.iter().all(|known| known != name)
         }
     })
-}
-
-/// Returns whether a node waits for such a reason.
-fn is_upgrade(reason: &Reason, is_such: fn(&UpgradeReason) -> bool) -> bool {
-    if let Reason::Upgrading(upgrade) = reason { is_such(upgrade) } else { false }
-}
-
-/// Returns whether a failed node failed with its new driver.
-fn has_new_driver(nodes: &RunNodes<'_>, name: &str) -> bool {
-    let node = nodes.fleet.observed.nodes.get(name);
-    let found = node.map(|node| read(node, nodes.fleet.traits));
-    let record = found.as_ref().and_then(NodeRecordState::record);
-    let failure = record.and_then(|record| record.failure.as_ref());
-    failure.is_some_and(|failure| !failure.cause.is_before_restart())
 }
 
 /// Requests the pods of nodes. Returns whether they are listed, or the hook has waited for long

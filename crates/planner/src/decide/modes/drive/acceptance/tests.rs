@@ -64,7 +64,7 @@ impl Scene {
             ObservedPod { uid: "driver".into(), containers_ready: true, ..ObservedPod::default() };
         let mut record = UpgradeRecord::new(UpgradeState::PodRestartRequired, "digest", at(0));
         record.driver_pod = Some("driver".into());
-        record.tests_begun = Some("driver".into());
+        record.tests_begun = Some("digest/driver".into());
         Self {
             observed: Observed::default(),
             settings,
