@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::digest::sha256;
 use super::grammar::is_dns_label;
+use super::omitted::is_default;
 use super::proof::RampShare;
 
 mod log_excerpt;
@@ -56,13 +57,8 @@ pub struct AcceptanceTest {
     #[serde(default)]
     pub gpus: AcceptanceGpus,
     /// How many lines of its log are kept if it does not pass, at most [`MOST_LOG_LINES`].
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub log_lines: u32,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
-fn is_zero(number: &u32) -> bool {
-    *number == 0
 }
 
 impl AcceptanceTest {

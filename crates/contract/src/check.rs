@@ -291,14 +291,14 @@ impl PreflightCheck {
             Self::EmptyDir => (
                 "empty-dir",
                 Blocks,
-                "Pods that must be evicted and have an emptyDir, whose data would be lost. NVIDIA's controller then evicts no pod of the node, and the upgrade of the node fails. Training pods nearly always have an emptyDir in memory for /dev/shm.",
-                "set the policy key that the finding names, podDeletion.deleteEmptyDir or drain.deleteEmptyDir, if the emptyDirs contain nothing of value (an emptyDir in memory cannot be kept in any case), or delete the pods yourself",
+                "Pods that must leave their node and have an emptyDir. An eviction deletes the data in it, and the policy does not allow that (`deleteEmptyDir` is off). If a node has such a pod, NVIDIA's controller evicts none of its pods, and the upgrade of the node fails. Training pods nearly always have an emptyDir in memory for /dev/shm.",
+                "if the data in the emptyDirs is not needed, set the policy key that the finding names (podDeletion.deleteEmptyDir or drain.deleteEmptyDir) to true; otherwise, save the data, then delete the pods yourself. Shared memory (/dev/shm) never needs to be saved",
             ),
             Self::UnmanagedPods => (
                 "unmanaged-pods",
                 Blocks,
-                "Pods that must be evicted and would not be recreated: they have no controller, or their DaemonSet no longer exists.",
-                "set the policy key that the finding names, podDeletion.force or drain.force, if the pods may be lost, or delete the pods yourself",
+                "Pods that must leave their node and would not start again: they have no controller, or their DaemonSet no longer exists. The policy does not allow their eviction (`force` is off).",
+                "if the pods may be lost, set the policy key that the finding names (podDeletion.force or drain.force) to true; otherwise, wait until the pods have ended, or delete them yourself and start them again after the rollout",
             ),
             Self::UnevictableDeviceUsers => (
                 "unevictable-device-users",

@@ -20,6 +20,7 @@ pub mod image_reference;
 pub mod metrics;
 pub mod mode;
 pub mod names;
+pub mod omitted;
 pub mod operand;
 pub mod pause;
 pub mod policy;

@@ -117,12 +117,16 @@ pub const LAST_APPLIED_HASH_ANNOTATION: &str = "nvidia.com/last-applied-hash";
 pub const DEPLOY_PAUSED: &str = "paused-for-";
 /// The state of mig-manager on the node: `pending`, `rebooting`, `success` or `failed`.
 pub const MIG_CONFIG_STATE_LABEL: &str = "nvidia.com/mig.config.state";
+/// The label of GPU feature discovery with the way in which the GPUs of a node are shared …
+pub const GPU_SHARING_LABEL: &str = "nvidia.com/gpu.sharing-strategy";
+/// … and its value if MPS shares them.
+pub const MPS_SHARING: &str = "mps";
 /// Node labels that decide how many GPUs a node offers: MIG layout and sharing.
 pub const GPU_SHAPE_LABELS: [&str; 5] = [
     "nvidia.com/mig.config",
     DEVICE_PLUGIN_CONFIG_LABEL,
     "nvidia.com/gpu.replicas",
-    "nvidia.com/gpu.sharing-strategy",
+    GPU_SHARING_LABEL,
     "nvidia.com/mig.strategy",
 ];
 /// Prefixes of the extended resources that are GPUs (the operator's validator uses the same,

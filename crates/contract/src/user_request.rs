@@ -8,6 +8,8 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::omitted::is_default;
+
 /// Prefix of the data keys of [`UserRequest`]s in the run record. Nanoseconds since 1970 follow, so
 /// that keys sort by time and two commands do not overwrite each other's entries.
 pub const REQUEST_KEY_PREFIX: &str = "request.";
@@ -54,7 +56,7 @@ pub struct UserRequest {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<String>,
     /// Number of nodes of the request that `nodes` does not name.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub other_nodes: usize,
     /// Label selector of `pause` and `resume`; absent: all nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -74,11 +76,21 @@ pub struct UserRequest {
     /// later failure, the user did not know.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub accepts: BTreeMap<String, Timestamp>,
+    /// Of `resume --accept`: the driver with which the nodes are taken as proven, as the images of
+    /// its DaemonSets. With another driver, they are not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver: Option<String>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_zero(count: &usize) -> bool {
-    *count == 0
+/// A failed node that a user takes as proven.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AcceptedNode {
+    /// Its name.
+    pub node: String,
+    /// Since when it has failed, as its own record says.
+    pub failed_at: Timestamp,
+    /// The driver with which it is taken as proven ([`UserRequest::driver`]).
+    pub driver: String,
 }
 
 impl UserRequest {
@@ -94,6 +106,7 @@ impl UserRequest {
             at,
             halt: None,
             accepts: BTreeMap::new(),
+            driver: None,
         }
     }
 
@@ -122,13 +135,19 @@ pub fn requests<'d>(data: impl IntoIterator<Item = (&'d String, &'d String)>) ->
     requests
 }
 
-/// Returns the failed nodes that users take as proven (`resume --accept`), each with the time since
-/// which it has failed.
+/// Returns the failed nodes that users take as proven (`resume --accept`).
 pub fn accepted_nodes<'r>(
     requests: impl IntoIterator<Item = &'r UserRequest>,
-) -> BTreeSet<(String, Timestamp)> {
-    let accepts = requests.into_iter().flat_map(|request| &request.accepts);
-    accepts.map(|(node, failed_at)| (node.clone(), *failed_at)).collect()
+) -> BTreeSet<AcceptedNode> {
+    let with_driver = |request: &'r UserRequest| Some((request.driver.as_ref()?, &request.accepts));
+    let accepts = requests.into_iter().filter_map(with_driver).flat_map(|(driver, accepts)| {
+        accepts.iter().map(move |(node, failed_at)| AcceptedNode {
+            node: node.clone(),
+            failed_at: *failed_at,
+            driver: driver.clone(),
+        })
+    });
+    accepts.collect()
 }
 
 #[cfg(test)]
@@ -160,16 +179,25 @@ mod tests {
     }
 
     #[test]
-    fn node_is_taken_as_proven_despite_one_failure() {
+    fn node_is_taken_as_proven_despite_one_failure_with_one_driver() {
         let at = |second| request(second).at;
-        let accepts = |second, nodes: &[(&str, i64)]| UserRequest {
+        let accepts = |driver: Option<&str>, nodes: &[(&str, i64)]| UserRequest {
             command: RequestCommand::Resume,
             accepts: nodes.iter().map(|(node, failed)| ((*node).to_owned(), at(*failed))).collect(),
-            ..request(second)
+            driver: driver.map(str::to_owned),
+            ..request(20)
         };
-        let requests = [accepts(10, &[("gpu-1", 1), ("gpu-2", 2)]), accepts(20, &[("gpu-2", 15)])];
-        let expected = [("gpu-1", 1), ("gpu-2", 2), ("gpu-2", 15)];
-        let expected = expected.map(|(node, failed)| (node.to_owned(), at(failed)));
+        let requests = [
+            accepts(Some("a"), &[("gpu-1", 1), ("gpu-2", 2)]),
+            accepts(Some("b"), &[("gpu-2", 15)]),
+            accepts(None, &[("gpu-3", 3)]),
+        ];
+        let expected = [("gpu-1", 1, "a"), ("gpu-2", 2, "a"), ("gpu-2", 15, "b")];
+        let expected = expected.map(|(node, failed, driver)| AcceptedNode {
+            node: node.to_owned(),
+            failed_at: at(failed),
+            driver: driver.to_owned(),
+        });
         assert_eq!(accepted_nodes(&requests), BTreeSet::from(expected));
     }
 

@@ -345,7 +345,7 @@ impl<'a> RunLoop<'a> {
         // Before the actions, so that listing the pods of some nodes overlaps with writing to
         // others.
         self.caches.watches.focus(&decision.focus);
-        let (decided, logs) = (self.memory.nodes.clone(), self.memory.test_logs.clone());
+        let decided = self.memory.nodes.clone();
         let results = WriteResults { hook, memory: &mut self.memory, refusals: &mut self.refusals };
         let refused = ActionPerformer { hook, events: &self.reporter.events, results }
             .perform(&decision.actions, held)
@@ -360,7 +360,7 @@ impl<'a> RunLoop<'a> {
             self.writer.schedule.due = Some(self.now());
             return Ok(self.now());
         }
-        if self.memory.test_logs != logs {
+        if decision.actions.iter().any(|action| self.memory.has_read(action)) {
             // No watch shows that a log has been read.
             return Ok(self.now());
         }

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use contract::acceptance::ACCEPTANCE_NAMESPACE;
 use contract::driver::Driver;
 use contract::settings::Settings;
 use nvidia_upgrade::explain::{ControllerWait, SlotHolder};
@@ -61,15 +62,17 @@ impl Remedy {
 
 /// Facts that a remedy needs in addition to the reason.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RemedyContext<'a> {
+pub struct RemedyContext<'a> {
     /// The node; `None`: the whole fleet.
-    pub(crate) node: Option<&'a str>,
+    pub node: Option<&'a str>,
     /// The node's driver pod.
-    pub(crate) driver_pod: Option<&'a str>,
+    pub driver_pod: Option<&'a str>,
     /// Namespaces and names of the node's DRA plugin pods.
-    pub(crate) plugin_pods: &'a [(&'a str, &'a str)],
+    pub plugin_pods: &'a [(&'a str, &'a str)],
     /// The settings of the rollout.
-    pub(crate) settings: &'a Settings,
+    pub settings: &'a Settings,
+    /// Whether the rollout has halted, and no user has ended the halt.
+    pub is_halted: bool,
 }
 
 impl RemedyContext<'_> {
@@ -106,6 +109,19 @@ impl RemedyContext<'_> {
         }
     }
 
+    /// Adds the command that retries the node. A halted rollout also needs the end of its halt.
+    fn with_retry(&self, remedy: Remedy) -> Remedy {
+        let remedy = remedy.run(format!("gpu-rollout retry --yes {}", self.node()));
+        if !self.is_halted {
+            return remedy;
+        }
+        let text = format!(
+            "{}. The rollout has halted: to continue, also run gpu-rollout resume, and deploy the bundle again",
+            remedy.text
+        );
+        Remedy { text, ..remedy }.run("gpu-rollout resume")
+    }
+
     fn why(holder: &str) -> String {
         format!("gpu-rollout why {holder}")
     }
@@ -116,7 +132,7 @@ impl RemedyContext<'_> {
     clippy::wildcard_enum_match_arm,
     reason = "the table of reasons has advice for the others"
 )]
-pub(crate) fn remedy_for(reason: &Reason, about: RemedyContext<'_>) -> Remedy {
+pub fn remedy_for(reason: &Reason, about: RemedyContext<'_>) -> Remedy {
     let (node, driver) = (about.node(), about.settings.driver);
     let plain = Remedy::words(reason.advice(driver));
     match reason {
@@ -188,18 +204,26 @@ fn ours(reason: &UpgradeReason, about: RemedyContext<'_>, plain: Remedy) -> Reme
             plain.inspect(format!("kubectl describe daemonset -n {}", about.settings.operator_namespace))
         }
         UpgradeReason::ForeignCordon => plain.run(format!("kubectl uncordon {node}")),
+        UpgradeReason::Accepting { trouble: Some(_), .. } => Remedy::words("before the time in the reason, repair the problem that it names, such as a missing image or pull secret; the test then continues by itself within a few minutes")
+            .inspect(format!("kubectl describe pods -n {ACCEPTANCE_NAMESPACE}")),
         UpgradeReason::Failed { cause, .. } if cause.is_before_restart() => {
-            Remedy::words("remove the cause of the failure, then retry the node").run(format!("gpu-rollout retry --yes {node}"))
+            about.with_retry(Remedy::words("remove the cause of the failure, then retry the node"))
         }
-        UpgradeReason::NotAccepted { .. } => Remedy::words("the node failed its test with the old driver, so the new one is not the cause: repair the node, then retry it")
-            .inspect(RemedyContext::why(node))
-            .run(format!("gpu-rollout retry --yes {node}")),
-        UpgradeReason::Failed { cause: FailureCause::AcceptanceFailed, .. } => Remedy::words("find out from the result of the test why it failed. If the node is the cause, repair it, and retry it; if the driver is the cause, go back to the previous one (docs/how-to/bad-driver.md)")
-            .inspect(RemedyContext::why(node))
-            .run(format!("gpu-rollout retry --yes {node}")),
-        UpgradeReason::Failed { .. } => about
-            .with_logs(Remedy::words("read the driver's log to find out why it does not start, repair that, then retry the node"))
-            .run(format!("gpu-rollout retry --yes {node}")),
+        UpgradeReason::NotAccepted { .. } => about.with_retry(
+            Remedy::words("the node failed its test with the old driver, so the new one is not the cause: repair the node, then retry it")
+                .inspect(RemedyContext::why(node)),
+        ),
+        UpgradeReason::Failed { cause: FailureCause::AcceptanceFailed, .. } => about.with_retry(
+            Remedy::words("find out from the result of the test why it failed. If the driver is the cause, go back to the previous one (docs/how-to/bad-driver.md). If the node is the cause, repair it, then retry it")
+                .inspect(RemedyContext::why(node)),
+        ),
+        UpgradeReason::Failed { cause: FailureCause::TerminationTimeout, .. } => about.with_retry(
+            Remedy::words("find out what keeps the old driver pod (its grace period, its finalizers or the kubelet of the node), remove that, then retry the node")
+                .inspect(RemedyContext::why(node)),
+        ),
+        UpgradeReason::Failed { .. } => about.with_retry(about.with_logs(Remedy::words(
+            "read the driver's log to find out why it does not start, repair that, then retry the node",
+        ))),
         UpgradeReason::Retry { .. } => about.with_logs(plain),
         UpgradeReason::FailureBudget { failed, .. } => {
             failed.iter().take(SHOWN).fold(plain, |remedy, holder| remedy.inspect(RemedyContext::why(holder)))
@@ -274,6 +298,7 @@ mod tests {
             driver_pod: Some("nvidia-driver-daemonset-7x2kq"),
             plugin_pods: &[],
             settings: &target.settings,
+            is_halted: false,
         };
         let not_ready = |trouble: Option<&str>, restarts| Reason::DriverNotReady {
             state: None,
@@ -296,6 +321,7 @@ mod tests {
             driver_pod: None,
             plugin_pods: &[("dra", "dra-driver-nvidia-gpu-kubelet-plugin-x2x9q")],
             settings: &target.settings,
+            is_halted: false,
         };
         let remedy =
             remedy_for(&Reason::PluginStale { cause: "its driver is newer".into() }, about);

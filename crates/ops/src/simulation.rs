@@ -123,7 +123,10 @@ impl FleetSimulation {
             ..AcceptanceFault::new(AcceptanceEffect::Fails { exit_code: 1 }, nodes)
         });
         SimulationSetup {
-            acceptance: AcceptanceFaults { faults: failing_test.into_iter().collect(), logs: None },
+            acceptance: AcceptanceFaults {
+                faults: failing_test.into_iter().collect(),
+                log_fault: None,
+            },
             labels: assumed.labels(*nodes),
             times: SimulationTimes { driver: assumed.driver_time, ..SimulationTimes::default() },
             workers: workload.into_iter().collect(),

@@ -24,6 +24,7 @@ mod pauses;
 mod proof;
 mod row;
 mod safe_wait;
+mod stalled_test;
 mod totals;
 mod waiting;
 
@@ -173,7 +174,8 @@ pub struct BlockingCondition {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
     /// Whether it lasts although it can resolve itself: the node is not Ready, its driver keeps
-    /// failing, or the whole fleet has waited longer than the grace time.
+    /// failing, the pod of its acceptance test does not run, or the whole fleet has waited longer
+    /// than the grace time.
     pub stalled: bool,
     /// The nodes that block this one. If their own conditions are resolved, this one is too.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -7,7 +7,7 @@ use contract::acceptance::{
     AcceptanceGpus, AcceptanceNodes, AcceptanceTest, AcceptanceTime, pod_name,
 };
 use contract::digest::sha256;
-use contract::names::DRA_GPU_DRIVER;
+use contract::names::{DRA_GPU_DRIVER, GPU_SHARING_LABEL, MPS_SHARING};
 use contract::proof::RampShare;
 use contract::record::acceptance::AcceptanceResult;
 use contract::settings::Settings;
@@ -19,9 +19,6 @@ use super::memory::RunMemory;
 
 /// How many hexadecimal digits of the hash of a name decide about its share.
 const HASH_DIGITS: usize = 7;
-
-/// The label of a node with the way in which its GPUs are shared.
-const SHARING_LABEL: &str = "nvidia.com/gpu.sharing-strategy";
 
 /// The tests of a node at one time, with one driver pod.
 #[derive(Clone, Copy, Debug)]
@@ -98,7 +95,7 @@ fn is_in_share(node: &str, share: RampShare) -> bool {
 /// Returns what the pod of a test requests. `None`: it needs the GPUs of the node, and the node
 /// offers none, neither through a device plugin nor through a DRA driver. Of a resource that MPS
 /// shares, the device plugin allocates no more than one to a pod (k8s-device-plugin
-/// `internal/rm/allocate.go`; the label is that of GPU feature discovery).
+/// `internal/rm/allocate.go`).
 pub fn requested_gpus(
     gpus: AcceptanceGpus,
     node: &ObservedNode,
@@ -107,7 +104,7 @@ pub fn requested_gpus(
     if gpus == AcceptanceGpus::Template {
         return Some(RequestedGpus::Nothing);
     }
-    let is_shared = node.labels.has(SHARING_LABEL, "mps");
+    let is_shared = node.labels.has(GPU_SHARING_LABEL, MPS_SHARING);
     let count = |offered: &str| if is_shared { "1".to_owned() } else { offered.to_owned() };
     let offered = node.gpus_allocatable.iter().filter(|(_, count)| *count != "0");
     let resources: BTreeMap<String, String> =

@@ -14,8 +14,10 @@ use contract::record::{
     MOST_INTERRUPTIONS, NodeOutcome, NodeRecord, PluginReplacement, RecordedFleetWait,
     RecordedPluginConfig, ReplacedPodKind,
 };
+use contract::user_request::AcceptedNode;
 
 use super::action::TestLogReading;
+use super::decide::Action;
 use super::pods::eviction_retry::{BusyServer, EvictionHistory};
 use super::pods::filter::OwnPods;
 use super::reason::Reason;
@@ -66,9 +68,9 @@ pub struct RunMemory {
     /// Since when the hook has observed ready plugin pods of a node that publish another driver
     /// version than the loaded one, by their UIDs.
     pub outdated: Named<BTreeMap<String, Timestamp>>,
-    /// The deletions of pods that this process requested, by UID, the creations of pods of
-    /// acceptance tests, by name, and the readings of their logs.
-    pub issued: Named<RequestedDeletion>,
+    /// The requests of this process about pods: deletions by the pod's UID, creations of pods of
+    /// acceptance tests by its name, and readings of their logs.
+    pub issued: Named<PodRequest>,
     /// What this process knows about the logs of acceptance tests' pods, by their UIDs.
     pub test_logs: Named<TestLog>,
     /// Patches of nodes that were requested and whose result has not been observed, by name.
@@ -97,9 +99,9 @@ pub struct RunMemory {
     /// How far the driver of the rollout is proven. `None`: it needs no proof, or no node has needed
     /// an upgrade.
     pub proof: Option<Arc<DriverProof>>,
-    /// The failed nodes that users take as proven, each with the time since which it has failed
+    /// The failed nodes that users take as proven
     /// ([`contract::user_request::accepted_nodes`]).
-    pub accepted: BTreeSet<(String, Timestamp)>,
+    pub accepted: BTreeSet<AcceptedNode>,
     /// The driver of the fleet when a run last succeeded; `None` if unknown.
     pub proven_driver: Option<String>,
     /// The baseline of the previous run, if that run did not succeed.
@@ -168,14 +170,14 @@ pub struct TestLog {
     pub node: String,
     /// Time of the answer.
     pub at: Timestamp,
-    /// The last lines without secrets, or why the log cannot be read.
-    pub lines: Result<Vec<String>, String>,
+    /// The last lines without secrets; none if the log cannot be read.
+    pub lines: Vec<String>,
 }
 
-/// A requested deletion of a pod, a requested creation of the pod of an acceptance test, or a
-/// requested reading of its log.
+/// A request about a pod: its deletion, the creation of the pod of an acceptance test, or the
+/// reading of its log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RequestedDeletion {
+pub struct PodRequest {
     /// The node of the pod.
     pub node: String,
     /// Time of the last request.
@@ -233,7 +235,7 @@ impl RunMemory {
             refused.map(|(object, _)| object).chain(accepted).map(|(node, _)| node.as_str());
         let issued = self.issued.differing(&other.issued).into_iter().flat_map(|uid| {
             let both = [self.issued.get(uid), other.issued.get(uid)];
-            both.into_iter().flatten().map(|deletion| deletion.node.as_str())
+            both.into_iter().flatten().map(|request| request.node.as_str())
         });
         let logs = self.test_logs.differing(&other.test_logs).into_iter().flat_map(|uid| {
             let both = [self.test_logs.get(uid), other.test_logs.get(uid)];
@@ -306,23 +308,23 @@ impl RunMemory {
         }
     }
 
-    /// Records the final answer to the reading of a log. An answer after which the reading may be
-    /// repeated is not recorded.
-    pub fn note_test_log(
-        &mut self,
-        reading: &TestLogReading,
-        lines: Result<Vec<String>, String>,
-        now: Timestamp,
-    ) {
+    /// Records the final answer to the reading of a log: its last lines, none if it cannot be read.
+    /// An answer after which the reading may be repeated is not recorded.
+    pub fn note_test_log(&mut self, reading: &TestLogReading, lines: Vec<String>, now: Timestamp) {
         let log = TestLog { node: reading.node.clone(), at: now, lines };
         self.test_logs.insert(reading.uid.as_str(), log);
+    }
+
+    /// Returns whether an action reads a log to whose reading there is a final answer.
+    pub fn has_read(&self, action: &Action) -> bool {
+        matches!(action, Action::ReadTestLog(reading) if self.test_logs.contains_key(&reading.uid))
     }
 
     /// Forgets requests about pods that are too old to matter, as UIDs never come back. `here`:
     /// whether a pod still exists.
     pub fn prune(&mut self, here: impl Fn(&str) -> bool, now: Timestamp) {
         let old = |at: Timestamp| now.duration_since(at) > FORGOTTEN;
-        self.issued.retain(|_, deletion| !old(deletion.at));
+        self.issued.retain(|_, request| !old(request.at));
         self.test_logs.retain(|_, log| !old(log.at));
         self.evictions.retain(|uid, history| !old(history.last) || here(uid));
     }
@@ -364,8 +366,8 @@ mod tests {
         let at = |minutes: i64| Timestamp::UNIX_EPOCH + SignedDuration::from_mins(minutes);
         let mut memory = RunMemory::new(at(0), at(1000));
         for (uid, minute) in [("gone", 0), ("here", 0), ("just-gone", 9)] {
-            let deletion = RequestedDeletion { node: "n".to_owned(), at: at(minute) };
-            memory.issued.insert(uid, deletion);
+            let request = PodRequest { node: "n".to_owned(), at: at(minute) };
+            memory.issued.insert(uid, request);
             let history = EvictionHistory::after(None, at(minute), EvictionReply::Accepted);
             memory.evictions.insert(uid, history);
         }
@@ -385,7 +387,10 @@ mod tests {
         let mut memory = before.clone();
         let (node, uid) = ("gpu-0".to_owned(), "u1".to_owned());
         let reading = TestLogReading { node, uid, ..TestLogReading::default() };
-        memory.note_test_log(&reading, Err("not found".to_owned()), at(0));
+        let action = Action::ReadTestLog(reading.clone());
+        assert!(!memory.has_read(&action));
+        memory.note_test_log(&reading, Vec::new(), at(0));
+        assert!(memory.has_read(&action));
         assert!(memory.differing(&before).contains("gpu-0"));
         memory.prune(|_| true, at(11));
         assert_eq!(memory, before);

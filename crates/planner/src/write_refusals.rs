@@ -112,7 +112,7 @@ impl RunMemory {
         message: &str,
         now: Timestamp,
     ) {
-        let (object, write) = written(action);
+        let Some((object, write)) = written(action) else { return };
         let cordon = matches!(action, Action::PatchNode(patch) if patch.unschedulable.is_some());
         let refusal = WriteRefusals::after(self.refusals.get(&object), now, write, kind, message);
         self.refusals.insert(
@@ -123,8 +123,10 @@ impl RunMemory {
 
     /// Records that the API server accepted a write.
     pub fn note_accepted(&mut self, action: &Action) {
-        if !self.refusals.is_empty() {
-            self.refusals.remove(&written(action).0);
+        if !self.refusals.is_empty()
+            && let Some((object, _)) = written(action)
+        {
+            self.refusals.remove(&object);
         }
     }
 
@@ -152,20 +154,19 @@ impl RunMemory {
     }
 }
 
-/// Returns the object of an action, and the kind of its write.
-fn written(action: &Action) -> (RefusedObject, WriteKind) {
+/// Returns the object of an action, and the kind of its write. `None`: it only reads a log.
+fn written(action: &Action) -> Option<(RefusedObject, WriteKind)> {
     let (pod, write) = match action {
         Action::PatchNode(_) => ("", WriteKind::Node),
-        // It is not a write, so it is never refused or accepted as one.
-        Action::ReadTestLog(reading) => (reading.uid.as_str(), WriteKind::AcceptancePod),
         Action::Evict(eviction) => (eviction.uid.as_str(), WriteKind::Eviction),
         Action::DeleteDriver(deletion) => (deletion.uid.as_str(), WriteKind::PodDeletion),
         Action::ReplacePlugin { uid, .. } => (uid.as_str(), WriteKind::PodDeletion),
         Action::CreateAcceptancePod(creation) => (creation.pod.as_str(), WriteKind::AcceptancePod),
         // Its refusal does not fail the node either.
         Action::DeleteAcceptancePod(deletion) => (deletion.uid.as_str(), WriteKind::AcceptancePod),
+        Action::ReadTestLog(_) => return None,
     };
-    ((action.node().to_owned(), pod.to_owned()), write)
+    Some(((action.node().to_owned(), pod.to_owned()), write))
 }
 
 #[cfg(test)]

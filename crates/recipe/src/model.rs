@@ -4,6 +4,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use contract::omitted::is_default;
+
 mod acceptance;
 mod admission_policy;
 mod component;
@@ -129,9 +131,4 @@ pub enum ClusterPlatform {
     Kubernetes,
     /// OpenShift, which assigns a pod's user from its namespace's range.
     Openshift,
-}
-
-/// Whether a value is its type's default, for serde.
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
 }

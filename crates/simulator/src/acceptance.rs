@@ -11,21 +11,21 @@ use observed::ObservedNode;
 use super::random::SeededRandom;
 use super::report::SecondsText;
 
-/// The faults of acceptance tests. The first one that matches a pod applies.
+/// The faults of acceptance tests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AcceptanceFaults {
-    /// The faults, in order.
+    /// The faults of pods, in order. The first one that matches a pod applies.
     pub faults: Vec<AcceptanceFault>,
-    /// The nodes on which logs cannot be read.
-    pub logs: Option<LogFault>,
+    /// The fault of logs. `None`: the hook can read all logs.
+    pub log_fault: Option<LogFault>,
 }
 
-/// A fault of the readings of logs.
+/// A fault of logs: the hook cannot read them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogFault {
-    /// The nodes on which it happens.
+    /// The nodes whose logs it concerns.
     pub nodes: FaultyNodes,
-    /// Whether the answer is final. If it is not, there is no answer.
+    /// Whether the answer is that there is no log. Otherwise, there is no answer.
     pub is_final: bool,
 }
 
@@ -168,9 +168,9 @@ impl AcceptanceFaults {
         self.faults.iter().find(|fault| fault.matches(pod)).map(|fault| fault.effect)
     }
 
-    /// Returns the fault of a reading of a log on this node, if there is one.
-    pub(super) fn of_log(&self, node: &ObservedNode, seed: u64) -> Option<&LogFault> {
-        self.logs.as_ref().filter(|fault| fault.nodes.contains(node, seed))
+    /// Returns the fault of logs, if it concerns this node.
+    pub(super) fn log_fault_on(&self, node: &ObservedNode, seed: u64) -> Option<&LogFault> {
+        self.log_fault.as_ref().filter(|fault| fault.nodes.contains(node, seed))
     }
 }
 
@@ -270,7 +270,7 @@ mod tests {
             AcceptanceEffect::Unschedulable,
             FaultyNodes::Node("gpu-1".to_owned()),
         );
-        let faults = AcceptanceFaults { faults: vec![on_model, other, last], logs: None };
+        let faults = AcceptanceFaults { faults: vec![on_model, other, last], log_fault: None };
         let (bad, good) = (node("gpu-0", "H100"), node("gpu-1", "L4"));
         assert_eq!(
             faults.effect(&started(&bad, "2")),

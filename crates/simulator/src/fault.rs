@@ -40,6 +40,8 @@ pub enum Fault {
     /// The driver container of a node that is ready crashes, and runs again after a time in
     /// milliseconds. `None`: never.
     DriverCrashes(String, Option<u64>),
+    /// Others delete a node's driver pod. Its DaemonSet replaces it.
+    DeleteDriver(String),
     /// A node's DRA plugin does not become ready until its pod is replaced, after a time in
     /// milliseconds. `None`: never.
     PluginFails(String, Option<u64>),
@@ -58,6 +60,9 @@ pub enum Fault {
     Template(String),
     /// A user deploys a new hook Job with this limit of unavailable nodes.
     Deploy(Count),
+    /// A user ends the halt of the rollout, takes these failed nodes as proven, and runs the hook
+    /// again.
+    Resume(Vec<String>),
     /// NVIDIA's maintenance-operator gets a node for this time in milliseconds.
     Maintenance(String, u64),
     /// A pod of a workload is bound to a node, even if the node is cordoned.
@@ -126,6 +131,7 @@ impl fmt::Display for Fault {
             Self::DriverCrashes(node, time) => {
                 write!(out, "the driver of {node} crashes{}", FaultDuration(time))
             }
+            Self::DeleteDriver(node) => write!(out, "a user deletes the driver pod of {node}"),
             Self::PluginFails(node, time) => {
                 write!(out, "the DRA plugin of {node} will not become ready{}", FaultDuration(time))
             }
@@ -145,6 +151,13 @@ impl fmt::Display for Fault {
             Self::Template(version) => write!(out, "a user requests driver {version}"),
             Self::Deploy(count) => {
                 write!(out, "a new hook is deployed with maxUnavailable {count}")
+            }
+            Self::Resume(nodes) if nodes.is_empty() => {
+                write!(out, "a user ends the halt, and runs the hook again")
+            }
+            Self::Resume(nodes) => {
+                let nodes = nodes.join(", ");
+                write!(out, "a user ends the halt, accepts {nodes}, and runs the hook again")
             }
             Self::Maintenance(node, time) => {
                 write!(out, "the maintenance-operator has {node}{}", FaultDuration(&Some(*time)))

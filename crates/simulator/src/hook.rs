@@ -117,6 +117,21 @@ impl SimulatedHook {
         self.hold_nodes(cluster, context);
     }
 
+    /// Starts another Job of the same deployment for a user who has ended the halt, and takes
+    /// failed nodes as proven.
+    pub(super) fn resume(
+        &mut self,
+        accepted: &[String],
+        cluster: &mut SimulatedCluster,
+        context: &mut SimulationContext<'_>,
+    ) {
+        self.kill(1_000, context);
+        let observed = cluster.list_all(None, context).observed;
+        self.state.resume(accepted, &observed, context.now());
+        self.planner = Planner::default();
+        self.hold_nodes(cluster, context);
+    }
+
     /// Holds every node, as the hook before the operator's chart does before there is a new
     /// template: in mode `steer`, and if the operator is upgraded.
     pub(super) fn hold_nodes(

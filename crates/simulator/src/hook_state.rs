@@ -1,6 +1,7 @@
 //! The state of the simulated hook: settings, run record, caches and memory.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use contract::budget::working_seconds;
 use contract::mode::Mode;
@@ -8,8 +9,13 @@ use contract::operand::Operand;
 use contract::policy::UpgradeSettings;
 use contract::settings::Settings;
 use contract::task::Task;
+use contract::user_request::{RequestCommand, UserRequest, accepted_nodes};
+use jiff::Timestamp;
+use observed::Observed;
+use planner::drive_upgrade::record::read;
 use planner::memory::RunMemory;
 use planner::pods::filter::OwnPods;
+use planner::spec::driver_identity;
 
 use super::caches::ClusterCaches;
 use super::cluster::SimulatedCluster;
@@ -22,6 +28,8 @@ pub(super) struct HookState {
     pub(super) settings: Settings,
     pub(super) memory: RunMemory,
     pub(super) caches: ClusterCaches,
+    /// What users have asked for with `resume`, as the run record has it.
+    requests: Vec<UserRequest>,
     pub(super) is_running: bool,
     /// Whether the next decision follows at once, because a write was refused.
     pub(super) decides_at_once: bool,
@@ -32,7 +40,7 @@ fn digest(job: u32) -> String {
     format!("{job:08x}{:056x}", 0)
 }
 
-fn deadline(settings: &Settings, from: u64) -> jiff::Timestamp {
+fn deadline(settings: &Settings, from: u64) -> Timestamp {
     timestamp(from.saturating_add(working_seconds(settings.budget_seconds).saturating_mul(1000)))
 }
 
@@ -65,6 +73,7 @@ impl HookState {
         Self {
             memory,
             caches: ClusterCaches::new(wait.and_then(|wait| wait.pod_selector.parse().ok())),
+            requests: Vec::new(),
             is_running: false,
             decides_at_once: false,
             settings,
@@ -93,6 +102,7 @@ impl HookState {
             nodes,
             baseline,
             proof,
+            accepted: accepted_nodes(&self.requests),
             proven_driver,
             own,
             ..RunMemory::new(memory.started_at, memory.deadline)
@@ -102,15 +112,43 @@ impl HookState {
     /// Returns the memory of a run that follows the last one.
     fn following_memory(&mut self, now: u64) -> RunMemory {
         let nodes = std::mem::take(&mut self.memory.nodes);
-        let (proof, proven_driver) = (self.memory.proof.take(), self.memory.proven_driver.take());
+        let mut proof = self.memory.proof.take();
+        if let Some(proof) = &mut proof {
+            Arc::make_mut(proof).resume(&self.requests);
+        }
+        let proven_driver = self.memory.proven_driver.take();
+        let accepted = accepted_nodes(&self.requests);
         let following = RunMemory::following(&nodes, timestamp(now), deadline(&self.settings, now));
-        RunMemory { proof, proven_driver, ..following }
+        RunMemory { proof, accepted, proven_driver, ..following }
     }
 
     /// Starts a new Job. Its number is part of the trigger digest, so the digest changes.
     pub(super) fn start_job(&mut self, job: u32, now: u64) {
         self.settings.digest = digest(job);
         self.memory = self.following_memory(now);
+    }
+
+    /// Starts another Job of the same deployment for a user who has ended the halt, and takes
+    /// failed nodes as proven.
+    pub(super) fn resume(&mut self, accepted: &[String], observed: &Observed, now: u64) {
+        let driver = self.settings.driver;
+        let failed = |name: &String| {
+            let since = read(observed.nodes.get(name)?, driver.traits()).record()?.since;
+            Some((name.clone(), since))
+        };
+        let halt = self.memory.proof.as_ref().and_then(|proof| proof.halt.as_ref());
+        self.requests.push(UserRequest {
+            halt: halt.map(|halt| halt.at),
+            accepts: accepted.iter().filter_map(failed).collect(),
+            driver: Some(driver_identity(observed, driver)),
+            ..UserRequest::new(RequestCommand::Resume, "ada".to_owned(), timestamp(now))
+        });
+        self.memory = self.following_memory(now);
+    }
+
+    /// Whether a user takes a node as proven that has failed since this time.
+    pub(super) fn accepts(&self, name: &str, failed_at: Timestamp) -> bool {
+        self.requests.iter().any(|request| request.accepts.get(name) == Some(&failed_at))
     }
 
     /// Returns the memory of another run of the same deployment.

@@ -254,6 +254,9 @@ impl<'a> World<'a> {
             Fault::DriverCrashes(node, milliseconds) => {
                 cluster.operands.crash_driver(&node, milliseconds, context);
             }
+            Fault::DeleteDriver(node) => {
+                cluster.operands.delete(&node, SimulatedOperand::Driver, context);
+            }
             Fault::PluginFails(node, milliseconds) => {
                 cluster.operands.break_plugin(&node, milliseconds, context);
             }
@@ -271,6 +274,7 @@ impl<'a> World<'a> {
             Fault::OperatorDown(milliseconds) => cluster.operator.fail(milliseconds, context),
             Fault::Template(version) => cluster.operator.request_driver(version, context),
             Fault::Deploy(limit) => hook.deploy(limit, cluster, context),
+            Fault::Resume(nodes) => hook.resume(&nodes, cluster, context),
             Fault::Maintenance(node, milliseconds) => {
                 cluster.operator.start_maintenance(node, milliseconds, context);
             }

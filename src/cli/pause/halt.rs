@@ -9,6 +9,7 @@ use diagnostics::nearest::nearest;
 use ops::observe::RolloutSnapshot;
 use ops::proven_nodes::{NotProvable, ProvableNode, open_halt, provable_in_any};
 use planner::reason::upgrade::UpgradeReason;
+use planner::spec::driver_identity;
 
 /// What `resume` does in each rollout, apart from pauses.
 pub(super) struct EndedHalts<'s> {
@@ -78,7 +79,7 @@ impl<'s> EndedHalts<'s> {
                 let stays = if halt.nodes.iter().all(|node| is_among(accepted, node)) {
                     ""
                 } else {
-                    "; nodes that you do not accept stay failed and cordoned, and do not halt it again"
+                    "; nodes that you do not accept stay failed and cordoned until you run gpu-rollout retry for them, and do not halt it again"
                 };
                 printer.note(&format!(
                     "{title}: {}; `resume` ends this halt, and the next run starts more nodes{stays}",
@@ -105,14 +106,17 @@ impl<'s> EndedHalts<'s> {
             .iter()
             .filter(move |rollout| !is_about_nodes || !rollout.accepted.is_empty());
         concerned.map(|rollout| {
+            let RolloutSnapshot { settings, observed, .. } = rollout.snapshot;
             let accepted = || rollout.accepted.iter();
+            let driver = || driver_identity(observed, settings.driver);
             let request = UserRequest {
                 halt: rollout.halt.map(|halt| halt.at),
                 accepts: accepted().map(|node| (node.node.clone(), node.failed_at)).collect(),
+                driver: (!rollout.accepted.is_empty()).then(driver),
                 ..request.clone()
             };
             let nodes = accepted().map(|node| node.node.clone()).collect();
-            (&rollout.snapshot.settings, request.with_nodes(nodes))
+            (settings, request.with_nodes(nodes))
         })
     }
 }

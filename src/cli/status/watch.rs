@@ -74,9 +74,16 @@ fn changes(
     for rollout in rollouts {
         let totals = &rollout.totals;
         let fleet: Vec<&str> = rollout.fleet.iter().map(|waiting| waiting.text.as_str()).collect();
+        let not_started = match rollout.not_started() {
+            0 => String::new(),
+            count => format!(", {count} not started"),
+        };
         let counts = format!(
-            "{} of {} nodes done, {} in progress, {} failed",
-            totals.done, totals.nodes, totals.in_progress, totals.failed
+            "{} of {} nodes done, {} in progress, {} failed{not_started}",
+            totals.done,
+            totals.nodes,
+            totals.in_progress,
+            rollout.failed_upgrades()
         );
         let whole = std::iter::once((
             "",

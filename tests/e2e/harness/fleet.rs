@@ -226,17 +226,9 @@ impl Stack {
     pub(crate) async fn await_drivers(&self, names: &[String], version: &str) -> Result<()> {
         until(&format!("every node to run driver {version}"), LIMIT, async || {
             let drivers = self.drivers().await?;
-            let image = |pod: &Pod| {
-                pod.spec
-                    .as_ref()
-                    .and_then(|spec| spec.containers.first()?.image.clone())
-                    .unwrap_or_default()
-            };
-            let runs = |node: &String| {
-                drivers
-                    .get(node)
-                    .is_some_and(|pod| is_ready(pod) && driver_version(&image(pod)) == version)
-            };
+            let is_current =
+                |pod: &Pod| is_ready(pod) && driver_version(first_image(pod)) == version;
+            let runs = |node: &String| drivers.get(node).is_some_and(is_current);
             Ok(names.iter().all(runs).then_some(()))
         })
         .await
@@ -355,11 +347,7 @@ impl Stack {
             (self.plugins().await?, self.drivers().await?, self.served().await?);
         for (node, old) in before {
             let driver = drivers.get(node).with_context(|| format!("no driver on {node}"))?;
-            let image = driver
-                .spec
-                .as_ref()
-                .and_then(|spec| spec.containers.first()?.image.as_deref())
-                .unwrap_or_default();
+            let image = first_image(driver);
             ensure!(driver_version(image) == NEW.driver, "{node} runs {image}");
             let [deletion] =
                 deleted.iter().filter(|request| request.name == old.name).collect::<Vec<_>>()[..]
@@ -386,4 +374,10 @@ impl Stack {
         ensure!(deleted.len() == before.len(), "not one pod per node was deleted: {deleted:#?}");
         Ok(())
     }
+}
+
+/// Returns the image of a pod's first container. Empty: it has none.
+pub(crate) fn first_image(pod: &Pod) -> &str {
+    let image = pod.spec.as_ref().and_then(|spec| spec.containers.first()?.image.as_deref());
+    image.unwrap_or_default()
 }

@@ -17,7 +17,7 @@ use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::harness::apply::Applier;
-use crate::harness::fleet::{NEW, OLD, Release};
+use crate::harness::fleet::{NEW, OLD, Release, first_image};
 use crate::harness::helm::Said;
 use crate::harness::hook_release::HookRelease;
 use crate::harness::kwok::{KWOK_TAINT, REAL};
@@ -139,12 +139,8 @@ async fn check_done(stack: &Stack, names: &[String], driver: &str) -> Result<()>
         let left: Vec<&String> = keys.filter(ours).collect();
         ensure!(left.is_empty(), "{name} keeps {left:?}");
         let pod = drivers.get(name).with_context(|| format!("no driver on {name}"))?;
-        let image = pod
-            .spec
-            .as_ref()
-            .and_then(|spec| spec.containers.first()?.image.clone())
-            .unwrap_or_default();
-        ensure!(driver_version(&image) == driver, "{name} runs {image}");
+        let image = first_image(pod);
+        ensure!(driver_version(image) == driver, "{name} runs {image}");
     }
     check_no_test_pods(stack).await
 }

@@ -11,7 +11,7 @@ use kube::{Api, ResourceExt};
 use serde_json::json;
 
 use crate::harness::apply::Applier;
-use crate::harness::fleet::{NEW, Release};
+use crate::harness::fleet::{NEW, Release, first_image};
 use crate::harness::hook_release::HookRelease;
 use crate::harness::network::{NETWORK_CHART, NEW_NETWORK, nic_cluster_policy_with};
 use crate::harness::rights;
@@ -151,7 +151,7 @@ async fn network_drivers_are_upgraded_by_their_operator() -> Result<()> {
 
         ensure!(said.success, "{said:?}\n{}", hook.logs().await?);
         for (node, pod) in stack.network_drivers().await? {
-            let image = pod.spec.as_ref().and_then(|spec| spec.containers.first()?.image.clone()).unwrap_or_default();
+            let image = first_image(&pod);
             let replaced = before.get(&node).is_some_and(|before| before.uid() != pod.uid());
             ensure!(replaced && is_ready(&pod) && image.contains(NEW_NETWORK), "{node} runs {image}");
         }

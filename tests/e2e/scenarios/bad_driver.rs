@@ -4,11 +4,12 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use crate::harness::ask::Ask;
 use crate::harness::console::Console;
-use crate::harness::fleet::{NEW, OLD};
+use crate::harness::fleet::{NEW, OLD, first_image};
 use crate::harness::hook_release::HookRelease;
 use crate::harness::scenario::scenario_within;
 use crate::harness::stack::Stack;
@@ -50,9 +51,8 @@ fn broken(status: &Value) -> Option<String> {
 /// Checks that every node runs the previous driver, is not cordoned, and has no hold.
 async fn check_previous(stack: &Stack, console: &Console) -> Result<()> {
     for (node, pod) in stack.drivers().await? {
-        let image = pod.spec.and_then(|spec| spec.containers.first()?.image.clone());
-        let image = image.unwrap_or_default();
-        ensure!(driver_version(&image) == OLD.driver, "{node} runs {image}");
+        let image = first_image(&pod);
+        ensure!(driver_version(image) == OLD.driver, "{node} runs {image}");
     }
     let status = console.status().await?;
     ensure!(status["totals"]["done"] == NODES, "{:#}", status["totals"]);
@@ -108,11 +108,8 @@ async fn previous_driver_returns(name: &str, seed: u64, mode: &str) -> Result<()
         let (bad, _) = tokio::try_join!(bad, on_call)?;
         ensure!(!bad.success, "the bad driver was rolled out: {bad:?}");
         let touched = stack.drivers().await?;
-        let is_bad = |image: &str| driver_version(image) == NEW.driver;
-        let images = touched.values().filter_map(|pod| {
-            pod.spec.as_ref().and_then(|spec| spec.containers.first()?.image.clone())
-        });
-        let bad_nodes = images.filter(|image| is_bad(image)).count();
+        let is_bad = |pod: &&Pod| driver_version(first_image(pod)) == NEW.driver;
+        let bad_nodes = touched.values().filter(is_bad).count();
         ensure!((1..NODES).contains(&bad_nodes), "{bad_nodes} nodes have the bad driver");
 
         let is_driven = mode == "drive";

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::harness::apply::Applier;
 use crate::harness::console::Console;
-use crate::harness::fleet::NEW;
+use crate::harness::fleet::{NEW, first_image};
 use crate::harness::hook_release::HookRelease;
 use crate::harness::scenario::scenario;
 use crate::harness::stack::Stack;
@@ -260,11 +260,8 @@ async fn documented_fixes_resolve_stuck_nodes_literally() -> Result<()> {
                 !node.labels().contains_key("nvidia.com/gpu-driver-upgrade.skip"),
                 "{name} keeps its hold"
             );
-            let image = drivers
-                .get(&name)
-                .and_then(|pod| pod.spec.as_ref()?.containers.first()?.image.clone())
-                .unwrap_or_default();
-            ensure!(driver_version(&image) == NEW.driver, "{name} runs {image}");
+            let image = drivers.get(&name).map(first_image).unwrap_or_default();
+            ensure!(driver_version(image) == NEW.driver, "{name} runs {image}");
         }
         let end = console.status().await?;
         ensure!(end["totals"]["done"] == NODES - 1, "{:#}", end["totals"]);

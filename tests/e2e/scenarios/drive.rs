@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::harness::apply::Applier;
 use crate::harness::audit::Request;
-use crate::harness::fleet::NEW;
+use crate::harness::fleet::{NEW, first_image};
 use crate::harness::helm::Said;
 use crate::harness::hook_release::HookRelease;
 use crate::harness::rights;
@@ -80,12 +80,8 @@ async fn check_done(stack: &Stack, except: &[&str]) -> Result<()> {
             "{name}: {node:?}"
         );
         let pod = drivers.get(&name).with_context(|| format!("no driver on {name}"))?;
-        let image = pod
-            .spec
-            .as_ref()
-            .and_then(|spec| spec.containers.first()?.image.clone())
-            .unwrap_or_default();
-        ensure!(driver_version(&image) == NEW.driver, "{name} runs {image}");
+        let image = first_image(pod);
+        ensure!(driver_version(image) == NEW.driver, "{name} runs {image}");
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use nvidia_upgrade::ControllerGeneration;
 use tokio::process::Command;
 
-use crate::harness::fleet::NEW;
+use crate::harness::fleet::{NEW, first_image};
 use crate::harness::local::{NODES, prepare};
 use crate::harness::repository::repository;
 use crate::harness::scenario::{scenario, scenario_within};
@@ -74,11 +74,7 @@ async fn tutorial_works_exactly_as_written() -> Result<()> {
         let drivers = stack.drivers().await?;
         ensure!(drivers.len() == NODES, "{} drivers", drivers.len());
         for (node, pod) in drivers {
-            let image = pod
-                .spec
-                .as_ref()
-                .and_then(|spec| spec.containers.first()?.image.as_deref())
-                .unwrap_or_default();
+            let image = first_image(&pod);
             ensure!(driver_version(image) == NEW.driver, "{node} runs {image}");
         }
         let report = std::fs::read_to_string(folder.join("report.html"))?;

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use crate::harness::audit::Request;
-use crate::harness::fleet::{NEW, OLD};
+use crate::harness::fleet::{NEW, OLD, first_image};
 use crate::harness::helm::Said;
 use crate::harness::hook_release::HookRelease;
 use crate::harness::rights;
@@ -92,14 +92,8 @@ async fn lease(stack: &Stack) -> Result<Lease> {
 async fn check_newest_leads(stack: &Stack, chart: &str, end: Timestamp) -> Result<()> {
     let pods = Api::<Pod>::namespaced(stack.client.clone(), OPERATOR_NAMESPACE);
     let pods = pods.list(&ListParams::default().labels("app=gpu-operator")).await?.items;
-    let image = |pod: &Pod| {
-        pod.spec
-            .as_ref()
-            .and_then(|spec| spec.containers.first()?.image.clone())
-            .unwrap_or_default()
-    };
-    let newest =
-        pods.iter().find(|pod| image(pod).ends_with(chart)).context("a pod of the new operator")?;
+    let newest = pods.iter().find(|pod| first_image(pod).ends_with(chart));
+    let newest = newest.context("a pod of the new operator")?;
     let spec = lease(stack).await?.spec.unwrap_or_default();
     let holder = spec.holder_identity.unwrap_or_default();
     ensure!(

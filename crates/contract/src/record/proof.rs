@@ -1,5 +1,7 @@
 //! How far a rollout has proven a driver: kept in the run record, and passed on from run to run.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -27,6 +29,27 @@ pub struct DriverProof {
     /// do not halt it again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub accepted: Vec<String>,
+    /// The nodes on which the driver has failed.
+    #[serde(default, skip_serializing_if = "DriverFailures::is_empty")]
+    pub failures: DriverFailures,
+}
+
+/// The nodes on which a driver has failed under one deployment. A node that has left the cluster
+/// since then has no record of its own any more, and still counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DriverFailures {
+    /// The trigger digest of the deployment.
+    pub digest: String,
+    /// The UID of each node, by its name.
+    pub nodes: BTreeMap<String, String>,
+}
+
+impl DriverFailures {
+    /// Returns whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
 }
 
 /// A halt: no more nodes are started until a user resumes the rollout, or deploys another driver.

@@ -255,11 +255,7 @@ impl RecordSchedule {
             return true;
         }
         let wanted = &decision.memory;
-        let changed = || {
-            wanted.nodes != before.nodes
-                || wanted.configs != before.configs
-                || wanted.baseline != before.baseline
-        };
+        let changed = || wanted.nodes != before.nodes || wanted.configs != before.configs;
         if self.due.is_none() && changed() {
             self.due = Some(later(now, GATHER_RECORD));
         }
@@ -283,15 +279,16 @@ impl RecordSchedule {
     /// record need it at once.
     fn must_precede(&self, before: &RunMemory, decision: &Decision) -> bool {
         let replaces = |action: &Action| matches!(action, Action::ReplacePlugin { .. });
-        // The baseline must be written before the first change to a node.
-        let first = before.baseline.is_none() && decision.memory.baseline.is_some();
+        // The baseline must be written before the first change to a node, and what it excuses
+        // before the node is released.
+        let excuses = before.baseline != decision.memory.baseline;
         let ends = || ends_node(before, &decision.memory);
         let waits_for_other = before.fleet_waiting != decision.memory.fleet_waiting
             || before.assessed.has_ended != decision.memory.assessed.has_ended;
         // A later process must start the same canaries.
         let proves = before.proof != decision.memory.proof;
         !self.gathers
-            || first
+            || excuses
             || proves
             || waits_for_other
             || decision.verdict.is_some()
@@ -426,6 +423,7 @@ mod tests {
         let request = |command, ends: Option<u64>| UserRequest {
             halt: ends.map(at),
             accepts: [("gpu-7".to_owned(), at(3))].into(),
+            driver: Some("driver".to_owned()),
             ..UserRequest::new(command, "ada".to_owned(), at(6))
         };
         for (requests, is_halted) in [

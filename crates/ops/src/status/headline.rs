@@ -135,7 +135,7 @@ impl RolloutStatus {
             .find(|request| request.command == RequestCommand::Abort)
             .map(|request| format!("ask {} whether the rollout may continue", request.by));
         let nodes = with_noun(left, "node");
-        match (abort, self.retry_after_end()) {
+        match (abort, self.continuing_retry()) {
             (Some(ask), Some(_)) => {
                 format!("{nodes} {are} not done; run gpu-rollout pause now, and {ask}")
             }
@@ -172,15 +172,17 @@ impl RolloutStatus {
     }
 
     fn next_deployment(&self) -> String {
-        match (self.retry_after_end(), self.next_window()) {
-            (Some(retry), None) => format!("{retry}; to continue at once, deploy the bundle again"),
-            (Some(retry), Some(opens)) => {
-                format!("{retry}; no node starts before the window opens at {opens:.0}")
+        let deploy = match self.held_back() {
+            Some(_) => "run gpu-rollout resume, and deploy the bundle again",
+            None => "deploy the bundle again",
+        };
+        match (self.next_run(), self.next_window()) {
+            (Some(next), None) => format!("{next}; to continue at once, {deploy}"),
+            (Some(next), Some(opens)) => {
+                format!("{next}; no node starts before the window opens at {opens:.0}")
             }
-            (None, None) => "deploy the bundle again".to_owned(),
-            (None, Some(opens)) => {
-                format!("deploy the bundle again when the window opens at {opens:.0}")
-            }
+            (None, None) => deploy.to_owned(),
+            (None, Some(opens)) => format!("{deploy} when the window opens at {opens:.0}"),
         }
     }
 

@@ -11,7 +11,7 @@ use contract::settings::Mode;
 use observed::Observed;
 use observed::pause::{ObservedPause, annotated_nodes, pauses_in_force};
 use planner::pods::listed;
-use planner::reason::{NO_TIME_LEFT, OUTSIDE_WINDOW, PAUSED};
+use planner::reason::PAUSED;
 
 use super::safe_wait::WaitAnswer;
 use super::{BlockingCondition, NodeRow, NodeStage, RolloutStatus};
@@ -137,23 +137,25 @@ impl RolloutStatus {
         let has_job = self.run.as_ref().is_some_and(|run| run.phase.has_job());
         let end = self.pause_end();
         let safe = match end {
-            None | Some(PauseEnd::Never) => limit,
+            None => limit,
+            Some(PauseEnd::Never) => self.next_run().unwrap_or(limit),
             Some(PauseEnd::TooLate(at)) if has_job => {
                 format!("{limit}: the pause ends at {at:.0}, so the run fails first")
             }
             Some(PauseEnd::InTime(at)) if !self.is_continued_by_user() => {
                 format!("until the pause ends at {at:.0}, before the time limit of the run")
             }
-            Some(PauseEnd::InTime(at) | PauseEnd::TooLate(at)) => match self.retry_after_end() {
-                Some(retry) if self.mode != Mode::Observe.name() => {
-                    format!("{retry}, and the next run waits until the pause ends at {at:.0}")
+            Some(PauseEnd::InTime(at) | PauseEnd::TooLate(at)) => match self.next_run() {
+                Some(next) if self.mode != Mode::Observe.name() => {
+                    format!("{next}; the next run waits until the pause ends at {at:.0}")
                 }
                 Some(_) | None => {
                     format!("until the pause ends at {at:.0}; then {}", self.after_pause())
                 }
             },
         };
-        match (self.harm_of_waiting(&safe), end.and_then(PauseEnd::at)) {
+        let answer = self.with_held_run(self.harm_of_waiting(&safe));
+        match (answer, end.and_then(PauseEnd::at)) {
             (WaitAnswer::Safe(safe), Some(at)) => {
                 let out = self.paused_out_of_service();
                 match out.len() {
@@ -196,12 +198,6 @@ impl RolloutStatus {
 }
 
 impl NodeRow {
-    /// Returns whether the node counts as failed only because it cannot be started in this run.
-    pub fn is_not_started(&self) -> bool {
-        let reason = self.waiting.as_ref().map(|waiting| waiting.reason);
-        self.stage == NodeStage::Failed && matches!(reason, Some(OUTSIDE_WINDOW | NO_TIME_LEFT))
-    }
-
     /// Returns whether a pause keeps the node out of service, in the middle of its upgrade.
     pub(crate) fn is_paused_out_of_service(&self) -> bool {
         let is_paused = self.waiting.as_ref().is_some_and(|waiting| waiting.reason == PAUSED);

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use contract::record::proof::{DriverProof, Halted};
+use contract::user_request::UserRequest;
 
 use super::super::observe::RolloutSnapshot;
 
@@ -28,6 +29,11 @@ pub struct ProofStatus {
     /// What the nodes that are not started wait for, for people; absent: for no step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
+}
+
+/// Returns whether there is a halt that no user has ended yet.
+pub(super) fn is_open_halt(halt: Option<&Halted>, requests: &[UserRequest]) -> bool {
+    halt.is_some_and(|halt| halt.ended_by(requests).is_none())
 }
 
 impl ProofStatus {

@@ -4,11 +4,12 @@ use jiff::Timestamp;
 
 use contract::exit::ExitCode;
 use planner::pods::listed;
-use planner::reason::{FAILURE_BUDGET_SPENT, NO_TIME_LEFT, OUTSIDE_WINDOW};
+use planner::reason::{ACCEPTING, FAILURE_BUDGET_SPENT, NO_TIME_LEFT, OUTSIDE_WINDOW};
 
 use super::super::advice::Advice;
 use super::super::run_phase::RunPhase;
 use super::super::time::format_remaining;
+use super::proof::is_open_halt;
 use super::{BlockingCondition, NodeRow, NodeStage, RolloutStatus};
 
 /// Whether waiting does harm.
@@ -30,10 +31,18 @@ impl RolloutStatus {
             "no affected node is out of service; {}",
             self.continuation(urgent)
         ));
-        match (answer, self.retry_after_end()) {
+        match (self.with_held_run(answer), self.continuing_retry()) {
             (WaitAnswer::Safe(_), Some(retry)) if is_aborted => WaitAnswer::Unsafe(format!(
                 "{retry}, and the aborted rollout then continues; to prevent that, run gpu-rollout pause: a hook that starts during a pause starts no upgrade"
             )),
+            (answer, _) => answer,
+        }
+    }
+
+    /// Adds the next run to the harm of waiting, if it does not continue the rollout.
+    pub(super) fn with_held_run(&self, answer: WaitAnswer) -> WaitAnswer {
+        match (answer, self.held_back().and_then(|_| self.next_run())) {
+            (WaitAnswer::Unsafe(why), Some(next)) => WaitAnswer::Unsafe(format!("{why}; {next}")),
             (answer, _) => answer,
         }
     }
@@ -43,11 +52,8 @@ impl RolloutStatus {
         let has = |reason: &str| urgent.iter().any(|advice| advice.reason == reason);
         let is_fleet = urgent.first().is_some_and(|advice| advice.nodes.is_empty());
         let phase = self.run.as_ref().map(|run| run.phase);
-        match (self.retry_after_end(), phase) {
-            (Some(retry), Some(RunPhase::Lost)) => {
-                format!("{retry}, which deletes the Job that shows the cause")
-            }
-            (Some(retry), _) => retry.to_owned(),
+        match (self.next_run(), phase) {
+            (Some(next), _) => next,
             (None, Some(RunPhase::Never)) => format!(
                 "if the deployer is still at work, the rollout continues by itself; if a release has failed, {} until you repair it",
                 self.automatic_retry.map_or("it stands still", |_| "it may fail again at each retry")
@@ -127,9 +133,37 @@ impl RolloutStatus {
         if late.any(|waiting| !waiting.resolves_itself) { self.next_window() } else { None }
     }
 
-    /// Returns how the deployer starts the rollout again after a run that did not succeed. A hook
-    /// that starts during a pause without an end starts no upgrade.
-    pub(super) fn retry_after_end(&self) -> Option<&'static str> {
+    /// Returns what the next run does in place of upgrades, if only `gpu-rollout resume` changes
+    /// that: the rollout is paused without an end, or has halted.
+    pub fn held_back(&self) -> Option<&'static str> {
+        let halt = self.proof.as_ref().and_then(|proof| proof.halt.as_ref());
+        if self.is_paused_without_end() {
+            Some("waits until you run gpu-rollout resume")
+        } else if is_open_halt(halt, &self.requests) {
+            Some("halts again unless you run gpu-rollout resume before")
+        } else {
+            None
+        }
+    }
+
+    /// Returns how the deployer by itself continues the rollout after a run that did not succeed.
+    pub(super) fn continuing_retry(&self) -> Option<&'static str> {
+        self.retry_after_end().filter(|_| self.held_back().is_none())
+    }
+
+    /// Describes how the deployer by itself starts the next run after one that did not succeed, and
+    /// what to expect of it.
+    pub(super) fn next_run(&self) -> Option<String> {
+        let retry = self.retry_after_end()?;
+        let is_lost = self.run.as_ref().is_some_and(|run| run.phase == RunPhase::Lost);
+        let job =
+            if is_lost { "; look at the Job before, because the retry deletes it" } else { "" };
+        let held = self.held_back().map(|does| format!("; the next run {does}"));
+        Some(format!("{retry}{job}{}", held.unwrap_or_default()))
+    }
+
+    /// Returns how the deployer by itself starts a run after one that did not succeed.
+    fn retry_after_end(&self) -> Option<&'static str> {
         let run = self.run.as_ref()?;
         let has_failed = match run.phase {
             RunPhase::Aborted | RunPhase::Lost => true,
@@ -142,7 +176,7 @@ impl RolloutStatus {
             | RunPhase::JobDeleted => false,
         };
         let unknown = "a deployer that retries starts the rollout again";
-        if !has_failed || self.is_paused_without_end() {
+        if !has_failed {
             return None;
         }
         let knows_deployer = self.deploy_again.is_some();
@@ -150,19 +184,28 @@ impl RolloutStatus {
     }
 
     /// Returns whether waiting does no harm while nodes need action: a node that is out of service
-    /// stays so. `safe`: the text if there is none.
+    /// stays so. A test whose pod does not run ends at its timeout. `safe`: the text if there is
+    /// no such node.
     pub(super) fn harm_of_waiting(&self, safe: &str) -> WaitAnswer {
         let is_out = |row: &&NodeRow| {
             let is_affected = row.waiting.as_ref().is_some_and(BlockingCondition::is_stuck);
             let is_left = !matches!(row.stage, NodeStage::Done | NodeStage::Deferred);
             is_left && is_affected && (row.cordoned || !row.driver_ready)
         };
-        let out: Vec<String> =
-            self.nodes.iter().filter(is_out).map(|row| row.node.clone()).collect();
+        let out: Vec<&NodeRow> = self.nodes.iter().filter(is_out).collect();
         if out.is_empty() {
             return WaitAnswer::Safe(safe.to_owned());
         }
+        let is_tested = |row: &&NodeRow| {
+            row.waiting.as_ref().is_some_and(|waiting| waiting.reason == ACCEPTING)
+        };
+        let act = if out.iter().all(is_tested) {
+            "; act before the acceptance test times out"
+        } else {
+            " until you act"
+        };
         let are = if out.len() == 1 { "is" } else { "are" };
-        WaitAnswer::Unsafe(format!("{} {are} out of service until you act", listed(&out)))
+        let out: Vec<String> = out.into_iter().map(|row| row.node.clone()).collect();
+        WaitAnswer::Unsafe(format!("{} {are} out of service{act}", listed(&out)))
     }
 }

@@ -10,9 +10,30 @@ use contract::settings::Mode;
 use planner::progress::{
     self, LimitUse, NoEta, NodeProgress, NodeStage, PoolProgress, RolloutPace,
 };
+use planner::reason::{NO_TIME_LEFT, OUTSIDE_WINDOW};
 
 use super::super::observe::RolloutSnapshot;
-use super::{BlockingCondition, NodeRow};
+use super::{BlockingCondition, NodeRow, RolloutStatus};
+
+impl NodeRow {
+    /// Returns whether the node counts as failed only because it cannot be started in this run.
+    pub fn is_not_started(&self) -> bool {
+        let reason = self.waiting.as_ref().map(|waiting| waiting.reason);
+        self.stage == NodeStage::Failed && matches!(reason, Some(OUTSIDE_WINDOW | NO_TIME_LEFT))
+    }
+}
+
+impl RolloutStatus {
+    /// Returns how many nodes count as failed only because they cannot be started in this run.
+    pub fn not_started(&self) -> usize {
+        self.nodes.iter().filter(|row| row.is_not_started()).count()
+    }
+
+    /// Returns how many nodes have failed in their upgrade.
+    pub fn failed_upgrades(&self) -> usize {
+        self.totals.failed.saturating_sub(self.not_started())
+    }
+}
 
 /// Totals of a fleet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -26,7 +47,7 @@ pub struct FleetTotals {
     pub in_progress: usize,
     /// Nodes that wait for their upgrade, or for something else that they need.
     pub pending: usize,
-    /// Nodes whose upgrade has failed.
+    /// Nodes whose upgrade has failed, or could not be started in this run.
     pub failed: usize,
     /// Nodes that were not assessed, because the whole fleet waits for something.
     pub unknown: usize,
@@ -132,7 +153,8 @@ pub(super) fn totals(
     for (node, row) in nodes.iter_mut().zip(&*rows) {
         // A wait that a command observes for the first time is older.
         node.waits_since = row.waiting.as_ref().and_then(|waiting| waiting.since.at);
-        node.moves &= row.waiting.as_ref().is_some_and(|waiting| !waiting.needs_action());
+        let moves = |waiting: &BlockingCondition| !waiting.needs_action() && !waiting.stalled;
+        node.moves &= row.waiting.as_ref().is_some_and(moves);
     }
     let (settings, pools, now) = (&snapshot.settings, &snapshot.pools, snapshot.now);
     let has_job = snapshot.phase().has_job();

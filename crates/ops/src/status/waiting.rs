@@ -20,6 +20,8 @@ use super::super::remedy::{Remedy, RemedyContext, remedy_for};
 use super::super::run_phase::RunPhase;
 use super::super::wait_start::{WaitStart, WaitStartSources};
 use super::BlockingCondition;
+use super::proof::is_open_halt;
+use super::stalled_test::cannot_pass;
 
 /// The reason of nodes that wait for a hook while none is running.
 pub(super) const NOT_RUNNING: &str = "NotRunning";
@@ -44,20 +46,21 @@ pub(super) fn node(
     wait: &Wait,
 ) -> BlockingCondition {
     let (node, reason) = (progress.node, &*wait.reason);
+    let since = sources.find(
+        node,
+        reason,
+        snapshot.record.nodes.get(&node.name),
+        seen_since(wait, snapshot),
+    );
+    let test = snapshot.observed.acceptance.on(&node.name).next();
+    let lasts = !progress.moves || cannot_pass(reason, test, since.at, snapshot.now);
     let mut waiting = BlockingCondition {
         reason: reason.name(),
         text: reason.to_string(),
-        since: sources.find(
-            node,
-            reason,
-            snapshot.record.nodes.get(&node.name),
-            seen_since(wait, snapshot),
-        ),
+        since,
         resolves_itself: reason.resolves_itself(),
         until: reason.ends_at(),
-        stalled: reason.resolves_itself()
-            && !progress.moves
-            && !may_be_rebooting(node, snapshot.now),
+        stalled: reason.resolves_itself() && lasts && !may_be_rebooting(node, snapshot.now),
         blocked_by: blocked_by(reason),
         remedy: node_remedy(snapshot, sources, node, reason),
         obstacles: node_obstacles(snapshot, node, reason),
@@ -102,6 +105,8 @@ fn node_remedy(
     let plugins = snapshot.observed.dra.pods.on(&node.name);
     let plugin_pods: Vec<(&str, &str)> =
         plugins.map(|pod| (pod.namespace.as_str(), pod.name.as_str())).collect();
+    let proof = snapshot.decision.memory.proof.as_ref();
+    let halt = proof.and_then(|proof| proof.halt.as_ref());
     remedy_for(
         reason,
         RemedyContext {
@@ -109,6 +114,7 @@ fn node_remedy(
             driver_pod: sources.operands.driver_pod(node).map(|driver| driver.pod.name.as_str()),
             plugin_pods: &plugin_pods,
             settings: &snapshot.settings,
+            is_halted: is_open_halt(halt, &snapshot.record.requests),
         },
     )
 }
@@ -294,6 +300,7 @@ pub(super) fn fleet(snapshot: &RolloutSnapshot, wait: &Wait) -> BlockingConditio
                 driver_pod: None,
                 plugin_pods: &[],
                 settings: &snapshot.settings,
+                is_halted: false,
             },
         ),
         obstacles: Vec::new(),

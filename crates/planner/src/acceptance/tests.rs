@@ -137,7 +137,27 @@ fn results_of_another_deployment_do_not_count() {
     assert_eq!((record.results("d").len(), record.results("other").len()), (1, 0));
     record.add_result(result("b", AcceptanceTime::After, "new"), "other");
     assert_eq!((record.results("d").len(), record.results("other").len()), (0, 1));
-    assert_eq!(record.attempts[&FailureCause::DriverTimeout], 0, "the driver was changed");
+    assert_eq!(record.attempts(FailureCause::DriverTimeout, "other"), 0);
+    assert!(record.has_changed_driver(), "the driver has failed before");
+}
+
+/// Records of earlier versions have only the causes of failures, some without an attempt.
+#[test]
+fn record_shows_whether_driver_was_changed() {
+    let changed = UpgradeRecord { driver_changed: true, ..record() };
+    let with_cause =
+        |cause: FailureCause| UpgradeRecord { attempts: [(cause, 0)].into(), ..record() };
+    for (record, is_changed) in [
+        (record(), false),
+        (with_cause(FailureCause::DrainTimeout), false),
+        (with_cause(FailureCause::DriverTimeout), true),
+        (with_cause(FailureCause::WriteRefusedAfterRestart), true),
+        (changed, true),
+    ] {
+        let text = record.text();
+        let stored: UpgradeRecord = serde_json::from_str(&text).expect("a record");
+        assert_eq!(stored.has_changed_driver(), is_changed, "{text}");
+    }
 }
 
 #[test]

@@ -59,8 +59,10 @@ pub(super) struct UpgradeStanding {
     pub(super) throttled: Option<ThrottledNode>,
     /// Whether it failed, and is not retried.
     pub(super) given_up: bool,
-    /// Whether it is given up although its new driver runs: the proof of the driver failed.
+    /// Whether it is given up because its new driver did not start, or failed its checks.
     pub(super) has_failed_proof: bool,
+    /// Whether its new driver has failed in this deployment, even if it is retried.
+    pub(super) has_failed_driver: bool,
     /// Whether it failed with its new driver, and is retried.
     pub(super) is_retried: bool,
     /// Whether it has the driver that it had, and its upgrade has not started.
@@ -103,6 +105,7 @@ impl UpgradeStanding {
             throttled: None,
             given_up: false,
             has_failed_proof: false,
+            has_failed_driver: false,
             is_retried: false,
             is_old: false,
             ends: false,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::action::PodEviction;
-use crate::memory::{RequestedDeletion, RunMemory};
+use crate::memory::{PodRequest, RunMemory};
 use crate::note::DecisionNote;
 use crate::pods::eviction_retry::{self, EvictionHistory};
 use crate::reason::Reason;
@@ -70,8 +70,8 @@ impl FleetEffects {
             depends_on_others: _,
         } = effects;
         for uid in issued {
-            let deletion = RequestedDeletion { node: node.name.clone(), at: fleet.now };
-            fleet.memory.issued.insert(uid, deletion);
+            let request = PodRequest { node: node.name.clone(), at: fleet.now };
+            fleet.memory.issued.insert(uid, request);
         }
         for uid in unasked {
             fleet.memory.evictions.remove(&uid);

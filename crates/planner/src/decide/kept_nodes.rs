@@ -85,8 +85,10 @@ pub(super) struct NodeSums {
     pub(super) candidates: BTreeSet<(u32, Arc<str>)>,
     /// Failed nodes that are not retried.
     pub(super) given_up: BTreeSet<Arc<str>>,
-    /// Those whose new driver runs.
+    /// Those whose new driver did not start, or failed its checks.
     pub(super) failed_proofs: BTreeSet<Arc<str>>,
+    /// Nodes whose new driver has failed in this deployment, even if they are retried.
+    pub(super) failed_drivers: BTreeSet<Arc<str>>,
     /// Nodes that failed with their new driver, and are retried.
     pub(super) retried: BTreeSet<Arc<str>>,
     /// Number of nodes with the driver that they had, whose upgrade has not started.
@@ -215,6 +217,7 @@ impl NodeSums {
         name_in(&mut self.focus, known.keeps_focus);
         name_in(&mut self.given_up, upgrade.given_up);
         name_in(&mut self.failed_proofs, upgrade.has_failed_proof);
+        name_in(&mut self.failed_drivers, upgrade.has_failed_driver);
         name_in(&mut self.retried, upgrade.is_retried);
         number(&mut self.old, upgrade.is_old);
         name_in(&mut self.dependent, upgrade.ends || assessment.needs.is_stale());

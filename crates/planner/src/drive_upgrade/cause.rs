@@ -35,6 +35,8 @@ pub enum FailureCause {
     DrainTimeout,
     /// Another user or controller repeatedly removes the hook's cordon.
     CordonContested,
+    /// The old driver pod did not terminate in time: the new driver was not tried.
+    TerminationTimeout,
     /// The driver's containers fail repeatedly.
     DriverFailing,
     /// The driver did not become ready in time.
@@ -111,6 +113,7 @@ impl FailureCause {
             Self::DrainBlocked => "pods on the node cannot be drained",
             Self::DrainTimeout => "the drain did not end in time",
             Self::CordonContested => "the node is uncordoned repeatedly",
+            Self::TerminationTimeout => "the old driver pod did not terminate in time",
             Self::DriverFailing => "the driver's containers fail repeatedly",
             Self::DriverTimeout => "the driver did not become ready in time",
             Self::ValidationTimeout => "the validator did not succeed in time",

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use contract::driver::DriverTraits;
+use contract::omitted::is_default;
 use contract::record::RecordedStep;
 use contract::record::acceptance::AcceptanceResult;
 use observed::ObservedNode;
@@ -37,7 +38,7 @@ pub struct UpgradeRecord {
     /// Whether the cordon is the hook's: the hook removes it when the node is done.
     pub cordoned: bool,
     /// How often another user or controller removed the cordon and the hook restored it.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub recordoned: u32,
     /// Since when its clock has been stopped by a pause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -62,6 +63,10 @@ pub struct UpgradeRecord {
     /// UID of the driver pod when the node was started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver_pod: Option<String>,
+    /// Whether a failed attempt under any digest changed the driver, or may have. Read it with
+    /// [`UpgradeRecord::has_changed_driver`]: records of earlier versions do not have it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub driver_changed: bool,
     /// Failed attempts under this digest, by cause.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub attempts: BTreeMap<FailureCause, u32>,
@@ -69,6 +74,10 @@ pub struct UpgradeRecord {
     /// upgrade have begun: if the pod stops working, that is a result of the tests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tests_begun: Option<String>,
+    /// How often the tests have begun again under this digest, because others had replaced the
+    /// driver pod.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub driver_replacements: u32,
     /// The results of acceptance tests under this digest, in the order in which they ended. Each
     /// counts only for its driver pod.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -76,11 +85,6 @@ pub struct UpgradeRecord {
     /// The failure, if it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<NodeFailure>,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
-fn is_zero(number: &u32) -> bool {
-    *number == 0
 }
 
 /// Why a node failed.
@@ -172,8 +176,10 @@ impl UpgradeRecord {
             canary: false,
             daemon_set: None,
             driver_pod: None,
+            driver_changed: false,
             attempts: BTreeMap::new(),
             tests_begun: None,
+            driver_replacements: 0,
             acceptance: Vec::new(),
             failure: None,
         }
@@ -227,15 +233,10 @@ impl UpgradeRecord {
     }
 
     /// Adds the result of an acceptance test under this digest. Results and attempts under another
-    /// one no longer count. The causes of attempts are kept, because they show whether the driver
-    /// of the node was changed. Only this result has log lines from now on: the annotation of a
-    /// node has little room.
+    /// one no longer count. Only this result has log lines from now on: the annotation of a node
+    /// has little room.
     pub fn add_result(&mut self, result: AcceptanceResult, digest: &str) {
-        if self.digest != digest {
-            self.acceptance.clear();
-            self.attempts.values_mut().for_each(|count| *count = 0);
-            digest.clone_into(&mut self.digest);
-        }
+        self.count_under(digest);
         self.acceptance.iter_mut().for_each(|known| known.log.clear());
         self.acceptance.push(result);
     }
@@ -251,19 +252,33 @@ impl UpgradeRecord {
             digest: later.digest.clone(),
             attempts: later.attempts.clone(),
             tests_begun: later.tests_begun.clone(),
+            driver_replacements: later.driver_replacements,
             acceptance: later.acceptance.clone(),
             ..self.clone()
         }
     }
 
-    /// Counts attempts under this digest from now on. The causes under another one are kept, with 0
-    /// attempts: they show whether the driver of the node was changed.
+    /// Counts results and attempts under this digest from now on.
     pub fn count_under(&mut self, digest: &str) {
         if self.digest != digest {
-            self.attempts.values_mut().for_each(|count| *count = 0);
+            self.driver_changed = self.has_changed_driver();
+            self.attempts.clear();
             self.acceptance.clear();
             digest.clone_into(&mut self.digest);
         }
+    }
+
+    /// Returns whether a failed attempt under any digest changed the driver, or may have: then the
+    /// driver has not been proven. Records of earlier versions show it only by the causes of their
+    /// attempts.
+    pub fn has_changed_driver(&self) -> bool {
+        self.driver_changed || self.attempts.keys().any(|cause| !cause.is_before_restart())
+    }
+
+    /// Returns whether an attempt has failed: under this digest, or under another one in which it
+    /// changed the driver.
+    pub fn has_failed(&self) -> bool {
+        self.driver_changed || !self.attempts.is_empty()
     }
 
     /// Returns the number of failed attempts for a cause under a digest.

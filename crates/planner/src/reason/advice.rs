@@ -244,13 +244,13 @@ impl UpgradeReason {
     fn advice(&self) -> &'static str {
         match self {
             Self::Paused { until: Some(_), is_late: false, .. } => {
-                "wait: the pause ends by itself; to end it now, ask the user whom the reason names (a pause by annotation names none), and run gpu-rollout resume"
+                "wait: the pause ends by itself; to end it earlier, ask the user who paused (the reason has the name; a pause by annotation has none), and run gpu-rollout resume"
             }
             Self::Paused { until: Some(_), is_late: true, .. } => {
-                "ask the user whom the reason names whether the pause is still needed (a pause by annotation names none): it ends by itself, but too late for the time budget of a run; if it is needed, deploy the bundle again when it has ended; if it is not, run gpu-rollout resume, which lists the pauses and asks for confirmation"
+                "ask the user who paused (the reason has the name; a pause by annotation has none) whether the pause is still needed: it ends by itself, but too late for the run. If it is needed, deploy the bundle again when it has ended. If it is not, run gpu-rollout resume, which lists all pauses and asks before it ends one"
             }
             Self::Paused { until: None, .. } => {
-                "ask the user whom the reason names whether the pause is still needed (a pause by annotation names none); if it is not, run gpu-rollout resume, which lists the pauses and asks for confirmation; if there are several pauses, choose with --by, --selector or --all"
+                "ask the user who paused (the reason has the name; a pause by annotation has none) whether the pause is still needed. If it is not, run gpu-rollout resume, which lists all pauses and asks before it ends one. If there are several, choose with --by, --selector or --all"
             }
             Self::Refused(StartRefusal::Paused { .. }) => {
                 "raise the limit and deploy again; gpu-rollout resume has no effect here"
@@ -283,7 +283,7 @@ impl UpgradeReason {
                 "wait: policy.canary.soak sets how long the hook pauses after each step"
             }
             Self::Halted { .. } => {
-                "find out why the proof failed: gpu-rollout why NODE for the named nodes; if the driver is bad, deploy the one before; if the nodes are bad, run gpu-rollout resume and deploy again"
+                "find out why the proof failed: run gpu-rollout why NODE for the named nodes. If the driver is bad, deploy the previous one. If the nodes are bad, repair them, run gpu-rollout retry NODE for each and then gpu-rollout resume, and deploy the bundle again"
             }
             Self::FailureBudget { .. } => {
                 "fix the cause of the failures, run gpu-rollout retry for the failed nodes, then deploy again; the limit is policy.failureBudget"
@@ -333,7 +333,7 @@ impl UpgradeReason {
                 "wait: it runs after the driver; if it does not succeed, check the pod of nvidia-operator-validator on the node"
             }
             Self::Accepting { trouble: Some(_), .. } => {
-                "find out what keeps the test's pod from its end: kubectl describe pods -n gpu-rollout-acceptance"
+                "repair the problem that is named, such as a missing image or pull secret: kubectl describe pods -n gpu-rollout-acceptance"
             }
             Self::Accepting { trouble: None, .. } => {
                 "wait: the node's upgrade continues when the test has passed; rollout.acceptance sets the tests and their timeouts"
@@ -345,7 +345,10 @@ impl UpgradeReason {
                 "fix the cause before the next attempt; no other action is needed"
             }
             Self::Failed { cause: FailureCause::AcceptanceFailed, .. } => {
-                "read the test's result with gpu-rollout why NODE; if the node or the test is the cause, fix it and run gpu-rollout retry NODE (if no hook is running, also deploy again); if the driver is, deploy another version"
+                "read the test's result with gpu-rollout why NODE. If the node or the test is the cause, fix it, and run gpu-rollout retry NODE; if the rollout has halted, also run gpu-rollout resume; if no hook is running, also deploy again. If the driver is the cause, deploy another version"
+            }
+            Self::Failed { cause: FailureCause::TerminationTimeout, .. } => {
+                "find out what keeps the old driver pod: its grace period, its finalizers or the kubelet of the node; then run gpu-rollout retry NODE; if no hook is running, also deploy again"
             }
             Self::Failed { .. } => {
                 "fix the cause, then run gpu-rollout retry NODE; if no hook is running, also deploy again"

@@ -26,6 +26,8 @@ pub const NO_TIME_LEFT: &str = "NoTimeLeft";
 pub const PAUSED: &str = "Paused";
 /// The name of [`UpgradeReason::OutsideWindow`].
 pub const OUTSIDE_WINDOW: &str = "OutsideWindow";
+/// The name of [`UpgradeReason::Accepting`].
+pub const ACCEPTING: &str = "Accepting";
 
 /// Name, whether the wait can end without manual action, exit code.
 type ReasonClass = (&'static str, bool, ExitCode);
@@ -182,7 +184,7 @@ impl UpgradeReason {
             Self::DriverComing => ("DriverComing", true, Budget),
             Self::Unwanted => ("DriverNotWanted", true, Budget),
             Self::Validating { .. } => ("Validating", true, Budget),
-            Self::Accepting { .. } => ("Accepting", true, Budget),
+            Self::Accepting { .. } => (ACCEPTING, true, Budget),
             Self::AcceptanceEnding { .. } => ("AcceptanceEnding", true, Budget),
             Self::NotAccepted { .. } => ("NotAccepted", false, Success),
             Self::Retry { .. } => ("RetryDue", true, NodesFailed),

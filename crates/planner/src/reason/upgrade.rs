@@ -406,8 +406,10 @@ impl fmt::Display for UpgradeReason {
                     (true, _) => "; the node stays cordoned",
                     // Its driver pod may already be terminating.
                     (false, FailureCause::CordonContested) => "; the hook does not cordon it again",
-                    (false, FailureCause::AcceptanceFailed) => "",
-                    (false, _) => "; the node keeps its old driver",
+                    (false, cause) if cause.is_before_restart() => {
+                        "; the node keeps its old driver"
+                    }
+                    (false, _) => "",
                 };
                 if cause.is_acceptance() {
                     return write!(out, "{message}{stays}");

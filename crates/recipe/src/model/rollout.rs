@@ -7,13 +7,14 @@ use contract::check::CheckStrictness;
 use contract::count::Count;
 use contract::driver::Driver;
 use contract::duration::Duration;
+use contract::omitted::is_default;
 use contract::settings::{
     DraRequired, Gate, Mode, OperatorUpgradeSettings, Reroll, Settings, SettleSettings,
 };
 
 use super::{
     AcceptancePodSecurity, RecipeAcceptanceTest, RecipeAdmissionPolicy, RecipeMetrics,
-    RecipeOfedUpgradePolicy, RecipeUpgradePolicy, is_default,
+    RecipeOfedUpgradePolicy, RecipeUpgradePolicy,
 };
 
 /// How drivers are rolled out.

@@ -104,7 +104,7 @@ impl<'w> InvariantChecker<'w, '_> {
         let driver = cluster.operands.pod(name, SimulatedOperand::Driver);
         let is_untouched = |record: &UpgradeRecord| {
             record.driver_pod.as_ref() == Some(&deletion.uid)
-                && record.attempts.is_empty()
+                && !record.has_failed()
                 && !record.restart_only
         };
         if !self.hook.settings.has(Task::Drive)
@@ -118,14 +118,19 @@ impl<'w> InvariantChecker<'w, '_> {
         self.passed(name, AcceptanceTime::Before, &deletion.uid, is_known, "its driver is deleted");
     }
 
-    /// Checks a node that the hook uncordons: with a changed driver, all tests have passed.
+    /// Checks a node that the hook uncordons: with a changed driver, all tests have passed, or a
+    /// user takes it as proven.
     pub(super) fn made_available(&mut self, name: &str) {
         let cluster = self.cluster;
         let Some(node) = self.untampered(name) else { return };
         let Some(record) = self.record(&node.node) else { return };
         let Some(driver) = cluster.operands.pod(name, SimulatedOperand::Driver) else { return };
         let is_unchanged = record.driver_pod.as_ref().is_none_or(|uid| *uid == driver.uid);
-        if is_unchanged || record.restart_only || record.state.is_before_restart() {
+        if is_unchanged
+            || record.restart_only
+            || record.state.is_before_restart()
+            || self.hook.accepts(name, record.since)
+        {
             return;
         }
         let is_known = self.knows_node(name) && self.hook.knows_driver(name, &driver.uid);

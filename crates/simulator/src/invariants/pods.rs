@@ -13,7 +13,7 @@ impl InvariantChecker<'_, '_> {
         let Some(node) = self.cluster.nodes.get(name).filter(|_| self.is_paused()) else { return };
         let started = self
             .record(&node.node)
-            .filter(|record| record.attempts.is_empty())
+            .filter(|record| !record.has_failed())
             .map(|record| record.started);
         let driver = self
             .cluster
@@ -75,7 +75,7 @@ impl InvariantChecker<'_, '_> {
         let record = self.record(&node.node);
         let newest = self.cluster.operator.objects.newest();
         let driver = self.cluster.operands.pod(name, SimulatedOperand::Driver);
-        let is_retried = record.as_ref().is_some_and(|record| !record.attempts.is_empty());
+        let is_retried = record.as_ref().is_some_and(|record| record.has_failed());
         if driver.is_some_and(|pod| pod.revision.as_deref() == Some(newest)) && !is_retried {
             let is_known = self.hook.knows_revision(self.cluster);
             self.violates_if_known(

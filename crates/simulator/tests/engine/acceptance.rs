@@ -1,7 +1,10 @@
 //! Acceptance tests in seeded worlds: each world has tests, and faults of their pods.
 
+use std::collections::BTreeSet;
+
+use contract::exit::ExitCode;
 use contract::record::NodeOutcome;
-use simulator::acceptance::{AcceptanceEffect, AcceptanceFault};
+use simulator::acceptance::{AcceptanceEffect, AcceptanceFault, FaultyNodes};
 use simulator::random::SeededRandom;
 use simulator::setup::SimulationSetup;
 use simulator::simulate;
@@ -57,25 +60,36 @@ fn soak_worlds_with_tests() {
     }
 }
 
+const MODEL: &str = "nvidia.com/gpu.product";
+const ZONE: &str = "topology.kubernetes.io/zone";
+
+/// Returns a fleet with two GPU models in two zones. The new driver fails its test on these nodes.
+fn models(story: &str, bad: FaultyNodes) -> SimulationSetup {
+    let mut setup = read(story);
+    for index in 0..setup.nodes {
+        let labels = setup.labels.entry(format!("gpu-{index}")).or_default();
+        labels.insert(MODEL.to_owned(), ["NVIDIA-L4", "Tesla-T4"][index % 2].to_owned());
+        labels.insert(ZONE.to_owned(), ["a", "b"][index / 2 % 2].to_owned());
+    }
+    setup.acceptance.faults.push(AcceptanceFault {
+        version: Some(NEW.to_owned()),
+        ..AcceptanceFault::new(AcceptanceEffect::Fails { exit_code: 1 }, bad)
+    });
+    setup
+}
+
+/// The nodes with one of the two GPU models.
+fn one_model() -> FaultyNodes {
+    format!("{MODEL}=Tesla-T4").parse().expect("a label with its value")
+}
+
 /// A driver that is bad on one GPU model fails exactly the nodes with this model, in each mode.
 #[test]
 fn bad_driver_fails_the_nodes_of_its_model() {
-    const MODEL: &str = "nvidia.com/gpu.product";
     let story = "nodes 4\ndriver 60s\ntest dcgm\nupgrade {policy: {maxParallelUpgrades: 4, \
         maxUnavailable: 100%}, failureBudget: 100%}";
     for operator in ["", "operator steer v26.7.0"] {
-        let mut setup = read(&format!("{story}\n{operator}"));
-        for (index, model) in ["NVIDIA-L4", "Tesla-T4", "NVIDIA-L4", "Tesla-T4"].iter().enumerate()
-        {
-            let labels = setup.labels.entry(format!("gpu-{index}")).or_default();
-            labels.insert(MODEL.to_owned(), (*model).to_owned());
-        }
-        let nodes = format!("{MODEL}=Tesla-T4").parse().expect("a label with its value");
-        setup.acceptance.faults.push(AcceptanceFault {
-            version: Some(NEW.to_owned()),
-            ..AcceptanceFault::new(AcceptanceEffect::Fails { exit_code: 1 }, nodes)
-        });
-        let report = simulate(&setup);
+        let report = simulate(&models(&format!("{story}\n{operator}"), one_model()));
         assert_eq!(report.violations, Vec::<String>::new(), "{}", report.describe());
         let failed: Vec<&str> = report
             .outcomes
@@ -84,6 +98,44 @@ fn bad_driver_fails_the_nodes_of_its_model() {
             .map(|(node, _)| node.as_str())
             .collect();
         assert_eq!(failed, ["gpu-1", "gpu-3"], "{}", report.describe());
+    }
+}
+
+/// Of a thousand nodes, a bad driver reaches only the canaries: one of each GPU model in each zone.
+/// If it is bad on one model, the halt names this model, and the canaries of the other one pass.
+#[test]
+fn bad_driver_reaches_only_the_canaries_of_a_thousand_nodes() {
+    let story = format!(
+        "nodes 1000\ndriver 60s\ntest dcgm\nupgrade {{policy: {{maxParallelUpgrades: 8, \
+         maxUnavailable: 100%}}, canary: {{per: [{MODEL}, {ZONE}]}}}}"
+    );
+    for operator in ["", "operator steer v26.7.0"] {
+        for bad in [FaultyNodes::All, one_model()] {
+            let is_everywhere = bad == FaultyNodes::All;
+            let mut setup = models(&format!("{story}\n{operator}"), bad);
+            (setup.tells, setup.thorough) = (false, false);
+            let report = simulate(&setup);
+            assert_eq!(report.violations, Vec::<String>::new(), "{operator}");
+            let verdict = report.verdict.expect("it is over");
+            assert_eq!(verdict.code, ExitCode::Halted, "{operator}: {}", verdict.message);
+            let is_reached = |outcome: NodeOutcome| outcome != NodeOutcome::Deferred;
+            let reached = report.outcomes.iter().filter(|(_, outcome)| is_reached(**outcome));
+            let reached: BTreeSet<String> = reached.map(|(node, _)| node.clone()).collect();
+            assert_eq!(reached, report.canaries, "{operator}: {}", verdict.message);
+            let mut combinations = BTreeSet::new();
+            for canary in &report.canaries {
+                let labels = &setup.labels[canary];
+                combinations.insert(labels.clone());
+                let is_bad = is_everywhere || labels.has(MODEL, "Tesla-T4");
+                let expected = if is_bad { NodeOutcome::Failed } else { NodeOutcome::Done };
+                assert_eq!(report.outcomes[canary], expected, "{operator}: {canary}");
+            }
+            assert_eq!((combinations.len(), report.canaries.len()), (4, 4), "{operator}");
+            if !is_everywhere {
+                let names = |model: &str| verdict.message.contains(&format!("{MODEL}={model}"));
+                assert!(names("Tesla-T4") && !names("NVIDIA-L4"), "{}", verdict.message);
+            }
+        }
     }
 }
 

@@ -112,7 +112,7 @@ fn logs(setup: &mut SimulationSetup) {
     let nodes = FaultyNodes::Share("50%".parse().expect("a share"));
     let fault = |is_final| Some(LogFault { nodes: nodes.clone(), is_final });
     let faults = [None, fault(true), fault(false)];
-    setup.acceptance.logs.clone_from(random.choose(&faults).expect("not empty"));
+    setup.acceptance.log_fault.clone_from(random.choose(&faults).expect("not empty"));
 }
 
 fn acceptance_fault(setup: &SimulationSetup, random: &mut SeededRandom) -> AcceptanceFault {

@@ -1,14 +1,19 @@
 //! Operands of a node that mode `drive` upgrades: those that keep it cordoned, and those that are
 //! only reported.
 
+use std::sync::Arc;
+
 use contract::driver::Driver;
 use contract::exit::ExitCode;
 use contract::operand::Operand;
+use contract::proof::Canary;
+use contract::record::proof::DriverProof;
 use contract::record::{NodeOutcome, Verdict};
 use contract::settings::MissingGpus;
 use contract::task::Task;
 use observed::{ObservedRevision, ObservedTaint};
 use planner::decide::{Action, Decision};
+use planner::drive_upgrade::record::read;
 use planner::reason::Reason;
 use planner::reason::upgrade::UpgradeReason;
 
@@ -88,6 +93,63 @@ fn gpus_that_come_back_are_waited_for() {
 fn unready_validator(fleet: &mut Fleet) {
     let pod = fleet.observed.validators.find_mut("gpu-1", |_| true).expect("its validator");
     (pod.ready, pod.containers_ready) = (false, false);
+}
+
+/// Has a user take a node as proven that has failed, and deploys the same again.
+fn accept(driven: &mut Driven, node: &str) {
+    let found = read(driven.fleet.node(node), Driver::Gpu.traits());
+    let since = found.record().expect("its record").since;
+    let digest = driven.fleet.settings.digest.clone();
+    driven.deploy(&digest);
+    driven.fleet.accept(node, since.as_second() - at(0).as_second());
+}
+
+/// Regression: the run waited for the validator of a node that a user had taken as proven, until
+/// its time was over.
+#[test]
+fn validator_of_accepted_node_is_reported_and_not_awaited() {
+    let mut driven = driven();
+    let (verdict, _) = runs(&mut driven, |fleet| {
+        unready_validator(fleet);
+        change(fleet, Operand::Validator, "gpu-1", crashes);
+    });
+    assert_eq!(verdict.code, ExitCode::NodesFailed, "{}", verdict.message);
+    for _ in 0..2 {
+        let begin = driven.second;
+        if driven.fleet.node("gpu-1").unschedulable {
+            accept(&mut driven, "gpu-1");
+        } else {
+            // A run after this one does not wait for it either.
+            driven.deploy("another");
+        }
+        let (verdict, _) = runs(&mut driven, |_| {});
+        let expected = ["*:Settled", "gpu-1:FailedBefore"];
+        assert_eq!(named(&verdict), expected, "{}", verdict.message);
+        assert!(driven.second - begin < 60, "{} s", driven.second - begin);
+        assert!(!driven.fleet.node("gpu-1").unschedulable);
+    }
+}
+
+/// Regression: a canary that a user had taken as proven, and whose validator still failed, kept all
+/// other nodes from their upgrade.
+#[test]
+fn accepted_canary_with_failing_validator_lets_others_start() {
+    let mut driven = driven();
+    driven.fleet.settings.upgrade.canary = Some(Canary::default());
+    let (verdict, _) = runs(&mut driven, |fleet| {
+        let pod = fleet.observed.validators.find_mut("gpu-0", |_| true).expect("its validator");
+        (pod.ready, pod.containers_ready) = (false, false);
+        change(fleet, Operand::Validator, "gpu-0", crashes);
+    });
+    assert_eq!(verdict.code, ExitCode::Halted, "{}", verdict.message);
+    let proof = driven.fleet.memory.proof.clone().expect("it has halted");
+    accept(&mut driven, "gpu-0");
+    let accepted = vec!["gpu-0".to_owned()];
+    let resumed = DriverProof { halt: None, accepted, ..(*proof).clone() };
+    driven.fleet.memory.proof = Some(Arc::new(resumed));
+    let (verdict, decision) = runs(&mut driven, |_| {});
+    assert_eq!(named(&verdict), ["*:Settled", "gpu-0:FailedBefore"], "{}", verdict.message);
+    assert_eq!(decision.outcomes["gpu-1"], NodeOutcome::Done);
 }
 
 /// A validator that failed before the run gets time on the new driver. Then the node is released

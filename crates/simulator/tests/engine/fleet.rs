@@ -7,6 +7,7 @@ use contract::names;
 use contract::record::Verdict;
 use contract::settings::{Mode, Settings};
 use contract::task::Task;
+use contract::user_request::AcceptedNode;
 use jiff::Timestamp;
 use observed::{
     ClusterPolicy, ImageSpec, Labels, LiveUpgradePolicy, Observed, ObservedContainer,
@@ -18,6 +19,7 @@ use planner::decide::{Action, Decision, Planner, decide};
 use planner::memory::RunMemory;
 use planner::note::DecisionNote;
 use planner::reason::Reason;
+use planner::spec::driver_identity;
 
 use crate::settings::settings;
 
@@ -360,6 +362,13 @@ impl Fleet {
     pub(crate) fn driver_pod(&mut self, node: &str) -> &mut ObservedPod {
         let is_driver = |pod: &ObservedPod| pod.owner.as_deref() == Some("driver-ds");
         self.observed.pods.find_mut(node, is_driver).expect("the driver pod exists")
+    }
+
+    /// Has a user take a node as proven that has failed since this second.
+    pub(crate) fn accept(&mut self, node: &str, second: i64) {
+        let driver = driver_identity(&self.observed, self.settings.driver);
+        let accepted = AcceptedNode { node: node.to_owned(), failed_at: at(second), driver };
+        self.memory.accepted.insert(accepted);
     }
 
     /// Migrates a node as NVIDIA's controller does: new driver, uncordoned, done.

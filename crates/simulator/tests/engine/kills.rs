@@ -8,7 +8,7 @@ use simulator::simulate;
 
 use crate::script::read;
 
-pub(crate) const STORIES: [(&str, &str); 8] = [
+pub(crate) const STORIES: [(&str, &str); 11] = [
     ("pods leave", "nodes 2\ndriver 60s\nworkers train replicaset each 1"),
     (
         "jobs, then a drain",
@@ -36,6 +36,22 @@ pub(crate) const STORIES: [(&str, &str); 8] = [
         "a test that fails",
         "nodes 2\ndriver 60s\nupgrade {policy: {maxUnavailable: 2}}\noperator steer v26.7.0\n\
          test dcgm\ntest-fault dcgm gpu-0 fails 1",
+    ),
+    (
+        "a canary, then a share",
+        "nodes 4\ndriver 60s\nupgrade {policy: {maxParallelUpgrades: 4, maxUnavailable: 100%}, \
+         canary: {soakSeconds: 60}, ramp: [50%]}\ntest dcgm on canaries",
+    ),
+    (
+        "a canary that fails",
+        "nodes 3\ndriver 60s\nupgrade {policy: {maxParallelUpgrades: 3, maxUnavailable: 100%}, \
+         canary: {soakSeconds: 60}, ramp: [50%]}\ntest dcgm\ntest-fault dcgm gpu-0 fails 1",
+    ),
+    (
+        "a canary that fails, with an operator that is steered",
+        "nodes 3\ndriver 60s\noperator steer v26.7.0\n\
+         upgrade {policy: {maxParallelUpgrades: 3, maxUnavailable: 100%}, \
+         canary: {soakSeconds: 60}, ramp: [50%]}\ntest dcgm\ntest-fault dcgm gpu-0 fails 1",
     ),
     (
         "a pod that may not go",

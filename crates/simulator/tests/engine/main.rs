@@ -13,6 +13,7 @@ mod failures;
 mod fleet;
 mod foreign;
 mod found;
+mod halts;
 mod kills;
 mod makespan;
 mod measured_rollouts;

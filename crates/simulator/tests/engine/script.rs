@@ -235,6 +235,7 @@ fn fault(text: &str) -> Fault {
             Fault::DriverFails(own(node), Some(times.parse().expect("a number of starts")))
         }
         ["driver-crashes", node] => Fault::DriverCrashes(own(node), forever(period)),
+        ["delete-driver", node] => Fault::DeleteDriver(own(node)),
         ["plugin-fails", node] => Fault::PluginFails(own(node), forever(period)),
         ["hold-budget", workers] => Fault::HoldBudget(own(workers), forever(period)),
         ["kill-hook"] => Fault::KillHook(some()),
@@ -242,6 +243,8 @@ fn fault(text: &str) -> Fault {
         ["operator-down"] => Fault::OperatorDown(some()),
         ["template", version] => Fault::Template(own(version)),
         ["deploy", limit] => Fault::Deploy(count(limit)),
+        ["resume"] => Fault::Resume(Vec::new()),
+        ["resume", "accept", nodes] => Fault::Resume(nodes.split(',').map(own).collect()),
         ["maintenance", node] => Fault::Maintenance(own(node), some()),
         ["pod-comes", workers, node] => Fault::PodComes(own(workers), own(node)),
         ["test-fault", fault @ ..] => Fault::Acceptance(Some(acceptance_fault(fault))),
@@ -302,7 +305,7 @@ pub(crate) fn read(text: &str) -> SimulationSetup {
                 let words: Vec<&str> = rest.split_whitespace().collect();
                 setup.acceptance.faults.push(acceptance_fault(&words));
             }
-            "log-fault" => setup.acceptance.logs = Some(log_fault(rest)),
+            "log-fault" => setup.acceptance.log_fault = Some(log_fault(rest)),
             "test-time" => setup.times.acceptance = spread(rest),
             "label" => {
                 let [node, key, value] = rest.split(' ').collect::<Vec<&str>>()[..] else {

@@ -5,11 +5,13 @@ use contract::names;
 use contract::settings::Mode;
 use contract::task::Task;
 use planner::decide::{Action, Decision};
+use planner::drive_upgrade::cause::FailureCause;
+use planner::drive_upgrade::record::read;
 use planner::reason::Reason;
 use planner::reason::upgrade::UpgradeReason;
 
 use crate::drive::Driven;
-use crate::fleet::{Fleet, NEW, at, reason_of};
+use crate::fleet::{Fleet, NEW, OLD, at, reason_of};
 
 /// Returns two nodes with one slot: the hook has released `gpu-0`, which is in this state of
 /// NVIDIA's controller with its new driver, and holds `gpu-1`.
@@ -73,6 +75,100 @@ fn driver_that_does_not_start_frees_its_slot() {
     assert!(fleet.node("gpu-0").unschedulable);
 }
 
+/// Regression: NVIDIA's controller waits without end for an old driver pod that does not terminate.
+/// The node kept the only slot until the end of the run. The new driver was not tried: its proof
+/// has not failed.
+#[test]
+fn old_driver_that_does_not_terminate_frees_its_slot() {
+    let mut fleet = released("pod-restart-required");
+    let limit = i64::try_from(fleet.settings.upgrade.start_seconds).expect("short");
+    fleet.driver("gpu-0", "old", OLD, -5000);
+    fleet.driver_pod("gpu-0").deleting = true;
+    let (decision, has_started) = decide(&mut fleet, 0);
+    assert!(!is_failed(&decision) && !has_started);
+    let (decision, _) = decide(&mut fleet, limit);
+    let reason = reason_of(&decision, "gpu-0");
+    let Reason::Upgrading(UpgradeReason::Failed { cause, .. }) = reason else {
+        panic!("{reason:?}");
+    };
+    assert_eq!(cause, FailureCause::TerminationTimeout);
+    let (_, has_started) = decide(&mut fleet, limit + 1);
+    assert!(has_started, "the slot is free");
+    assert!(fleet.node("gpu-0").unschedulable);
+}
+
+/// Regression: the record still claimed a cordon that others had removed. The hook then removed the
+/// cordon that a user had set afterwards.
+#[test]
+fn cordon_that_others_removed_is_not_claimed() {
+    let mut fleet = released("pod-restart-required");
+    let ready = |fleet: &mut Fleet, is_ready: bool| {
+        let pod = fleet.driver_pod("gpu-0");
+        (pod.ready, pod.containers_ready) = (is_ready, is_ready);
+    };
+    let claims = |fleet: &mut Fleet| {
+        let found = read(fleet.node("gpu-0"), Driver::Gpu.traits());
+        found.record().map(|record| record.cordoned)
+    };
+    ready(&mut fleet, false);
+    for second in [0, 20, 40] {
+        fleet.node("gpu-0").unschedulable = false;
+        let (_, _) = decide(&mut fleet, second);
+    }
+    assert_eq!(claims(&mut fleet), Some(false));
+    fleet.node("gpu-0").unschedulable = true;
+    ready(&mut fleet, true);
+    fleet.state("gpu-0", "upgrade-done");
+    for second in [60, 61] {
+        let (_, _) = decide(&mut fleet, second);
+    }
+    assert_eq!(claims(&mut fleet), None, "it works");
+    assert!(fleet.node("gpu-0").unschedulable, "a user has cordoned it");
+}
+
+/// Regression: the next deployment forgot why the hook had failed the node, whose new driver was
+/// starting. As soon as the driver ran, the node was done.
+#[test]
+fn next_deployment_remembers_contested_node_with_new_driver() {
+    let mut fleet = released("pod-restart-required");
+    let pod = fleet.driver_pod("gpu-0");
+    (pod.ready, pod.containers_ready) = (false, false);
+    for second in [0, 20, 40] {
+        fleet.node("gpu-0").unschedulable = false;
+        let (_, _) = decide(&mut fleet, second);
+    }
+    fleet.settings.digest = "another".into();
+    for second in [60, 61] {
+        let (decision, _) = decide(&mut fleet, second);
+        assert!(is_failed(&decision), "{:?}", reason_of(&decision, "gpu-0"));
+    }
+}
+
+/// Regression: the acceptance test of a node had failed. The upgrade to the next driver failed
+/// before the driver pod was replaced, and the hook uncordoned the node with its unproven driver.
+#[test]
+fn unproven_node_stays_cordoned_when_its_next_upgrade_fails_early() {
+    let mut fleet = released("upgrade-required");
+    fleet.settings.upgrade.policy.max_parallel_upgrades = 2;
+    let traits = Driver::Gpu.traits();
+    let record = serde_json::json!({
+        "version": 1, "state": "upgrade-failed", "since": at(-60), "started": at(-600),
+        "digest": "earlier", "cordoned": true, "attempts": {"acceptance-failed": 2},
+        "failure": {"cause": "acceptance-failed", "message": "no"},
+    });
+    fleet.driver("gpu-0", "old", OLD, -400);
+    fleet.driver_pod("gpu-0").containers_ready = true;
+    let node = fleet.node("gpu-0");
+    node.annotations.insert(traits.own_record.into(), record.to_string());
+    node.labels.insert(traits.own_state_label.into(), "upgrade-failed".into());
+    let (_, _) = decide(&mut fleet, 0);
+    assert_eq!(fleet.node("gpu-0").labels[traits.own_state_label], "lifted");
+    fleet.state("gpu-0", "upgrade-failed");
+    let (decision, _) = decide(&mut fleet, 10);
+    assert!(is_failed(&decision), "{:?}", reason_of(&decision, "gpu-0"));
+    assert!(fleet.node("gpu-0").unschedulable);
+}
+
 /// Regression: the next decision awaited the validator again, and so on until the end of the run.
 #[test]
 fn failed_validation_stays_failed_until_validator_works() {
@@ -104,10 +200,10 @@ fn accepted_node_is_released_only_despite_the_accepted_failure() {
     let (_, _) = decide(&mut fleet, 0);
     let (decision, _) = decide(&mut fleet, limit);
     assert!(is_failed(&decision));
-    fleet.memory.accepted.insert(("gpu-0".to_owned(), at(limit - 1)));
+    fleet.accept("gpu-0", limit - 1);
     let (decision, _) = decide(&mut fleet, limit + 1);
     assert!(is_failed(&decision), "the request is about an earlier failure");
-    fleet.memory.accepted.insert(("gpu-0".to_owned(), at(limit)));
+    fleet.accept("gpu-0", limit);
     let (decision, _) = decide(&mut fleet, limit + 3);
     assert!(!is_failed(&decision), "{:?}", reason_of(&decision, "gpu-0"));
     assert!(!fleet.node("gpu-0").unschedulable);
@@ -122,7 +218,7 @@ fn accepted_node_without_driver_stays_failed() {
     (pod.ready, pod.containers_ready, pod.ready_since) = (false, false, None);
     let (_, _) = decide(&mut fleet, 0);
     let (_, _) = decide(&mut fleet, limit);
-    fleet.memory.accepted.insert(("gpu-0".to_owned(), at(limit)));
+    fleet.accept("gpu-0", limit);
     let (decision, _) = decide(&mut fleet, limit + 2);
     assert!(is_failed(&decision), "{:?}", reason_of(&decision, "gpu-0"));
     assert!(fleet.node("gpu-0").unschedulable);

@@ -39,7 +39,8 @@ pub(super) fn lines(status: &RolloutStatus) -> Vec<String> {
         if is_over && headline.attention != Attention::Done {
             lines.extend(status.deploy_again.iter().map(|how| format!("to deploy again: {how}")));
         } else if status.fleet_wait_verdict.is_some()
-            || matches!(pause_end, Some(PauseEnd::Never | PauseEnd::TooLate(_)))
+            || matches!(pause_end, Some(PauseEnd::TooLate(_)))
+            || status.held_back().is_some()
             || status.late_window().is_some()
         {
             let how = status.deploy_again.iter();
@@ -48,7 +49,7 @@ pub(super) fn lines(status: &RolloutStatus) -> Vec<String> {
     }
     lines.extend(status.pauses.iter().map(|pause| pause_text(pause, status.at)));
     let proof = status.proof.as_ref().and_then(|proof| proof.text.as_ref());
-    lines.extend(proof.map(|text| format!("proof: {text}")));
+    lines.extend(proof.map(|text| format!("proof of the new driver: {text}")));
     lines.extend(requests(status));
     lines.extend(held(status));
     lines.extend(counts(status));
@@ -117,7 +118,9 @@ fn run_text(
             }
         },
         (RunPhase::Lost, _) => {
-            let see = job.map(|job| format!("; to see which: {job}")).unwrap_or_default();
+            let see = job
+                .map(|job| format!("; to see which before the next run deletes the Job: {job}"))
+                .unwrap_or_default();
             format!("ended without a result: its Job reached its deadline, or all its pods failed{see}")
         }
         (RunPhase::JobDeleted, _) => "ended without a result: its Job was deleted".to_owned(),
@@ -166,10 +169,14 @@ fn time_limit(run: &RunStatus, status: &RolloutStatus) -> Option<String> {
 
 /// Says how the rollout continues after the run has failed at its time limit.
 fn deployed_again(status: &RolloutStatus) -> String {
+    if let Some(does) = status.held_back() {
+        let starts = status.automatic_retry.map_or_else(
+            || "To continue, deploy the bundle again".to_owned(),
+            |retry| format!("Then {retry}"),
+        );
+        return format!("{starts}; the next run {does}");
+    }
     match (status.pause_end(), status.automatic_retry) {
-        (Some(PauseEnd::Never), _) => {
-            "Before you deploy the bundle again, run gpu-rollout resume: a run that starts during the pause starts no upgrade".to_owned()
-        }
         (Some(PauseEnd::TooLate(_)), None) => {
             "To continue, deploy the bundle again after the pause, or run gpu-rollout resume now"
                 .to_owned()
@@ -262,7 +269,8 @@ fn counts(status: &RolloutStatus) -> Vec<String> {
         (totals.in_progress, "in progress"),
         (totals.pending, "pending"),
         (totals.unknown, "unknown (fleet waits)"),
-        (totals.failed, "failed"),
+        (status.failed_upgrades(), "failed"),
+        (status.not_started(), "not started"),
         (totals.deferred, "deferred"),
     ];
     let counts = counted(&counts);

@@ -9,7 +9,8 @@ use ops::status::{Attention, RolloutStatus, WaitAnswer};
 use super::status_text;
 use situations::{
     cut_short, ended, failing_and_paused, fleet_waits, frozen, frozen_in_progress, halted, held,
-    moving, only_paused, operator_reports_error, outside_window, slot_kept_by_failure, tested,
+    moving, only_paused, operator_reports_error, outside_window, resumed, slot_kept_by_failure,
+    tested,
 };
 
 const WIDTH: usize = 120;
@@ -54,7 +55,11 @@ fn second_line_says_until_when_it_is_safe_to_wait() {
     observed.mode = "observe";
     let by_hand = RolloutStatus { automatic_retry: None, ..frozen(RunPhase::Lost, 3_000, true) };
     for (status, expected) in [
-        (only_paused(), "yes (until the time limit in 50 min)"),
+        (only_paused(RunPhase::Running), "yes (until the time limit in 50 min)"),
+        (
+            only_paused(RunPhase::Lost),
+            "yes (Flux tries again within 10 minutes after a failure; look at the Job before, because the retry deletes it; the next run waits until you run gpu-rollout resume)",
+        ),
         (
             frozen(RunPhase::Running, 3_000, true),
             "yes (until the pause ends at 1970-01-01T00:50:00Z, before the time limit of the run)",
@@ -65,7 +70,7 @@ fn second_line_says_until_when_it_is_safe_to_wait() {
         ),
         (
             frozen(RunPhase::Lost, 3_000, true),
-            "yes (Flux tries again within 10 minutes after a failure, and the next run waits until the pause ends at 1970-01-01T00:50:00Z)",
+            "yes (Flux tries again within 10 minutes after a failure; look at the Job before, because the retry deletes it; the next run waits until the pause ends at 1970-01-01T00:50:00Z)",
         ),
         (
             by_hand,
@@ -84,6 +89,12 @@ fn second_line_says_until_when_it_is_safe_to_wait() {
             outside_window(5_000, Some(4_000)),
             "yes (no affected node is out of service; no more upgrades start in this run, which ends before the next window opens at 1970-01-01T01:23:20Z)",
         ),
+        (tested(), "no (gpu-0 is out of service; act before the acceptance test times out)"),
+        (
+            halted(),
+            "no (gpu-0 is out of service until you act; Flux tries again within 10 minutes after a failure; the next run halts again unless you run gpu-rollout resume before)",
+        ),
+        (resumed(), "no (gpu-0 is out of service until you act)"),
     ] {
         assert_eq!(answer(&status), expected);
     }
@@ -94,7 +105,8 @@ fn headline_names_the_attention_of_each_situation() {
     let situations = [
         (moving(), Attention::InProgress),
         (fleet_waits(None), Attention::Waiting),
-        (only_paused(), Attention::Paused),
+        (only_paused(RunPhase::Running), Attention::Paused),
+        (only_paused(RunPhase::Lost), Attention::Paused),
         (frozen(RunPhase::Running, 3_000, true), Attention::Paused),
         (frozen(RunPhase::Running, 5_000, false), Attention::Paused),
         (outside_window(3_000, None), Attention::InProgress),
@@ -104,6 +116,8 @@ fn headline_names_the_attention_of_each_situation() {
         (cut_short(RunPhase::JobDeleted), Attention::ActionNeeded),
         (cut_short(RunPhase::Aborted), Attention::Aborted),
         (ended(), Attention::Done),
+        (tested(), Attention::ActionNeeded),
+        (halted(), Attention::ActionNeeded),
     ];
     let found = situations.each_ref().map(|(status, _)| status.headline().attention);
     assert_eq!(found, situations.map(|(_, attention)| attention));
@@ -124,7 +138,8 @@ fn status_text_is_as_reviewed() {
         ("the Job was deleted", cut_short(RunPhase::JobDeleted)),
         ("the run has ended", ended()),
         ("a driver keeps failing, and a pause holds the others", failing_and_paused()),
-        ("a pause holds a node", only_paused()),
+        ("a pause holds a node", only_paused(RunPhase::Running)),
+        ("a pause holds a node, and no hook is running", only_paused(RunPhase::Lost)),
         ("a freeze ends before the time limit", frozen(RunPhase::Running, 3_000, true)),
         ("a freeze ends after the time limit", frozen(RunPhase::Running, 5_000, false)),
         ("a freeze, and no hook is running", frozen(RunPhase::Lost, 3_000, true)),

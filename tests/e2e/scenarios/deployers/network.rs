@@ -14,7 +14,7 @@ use crate::harness::ask::{Ask, Network};
 use crate::harness::audit::Request;
 use crate::harness::cells::Cells;
 use crate::harness::deployers::{Deployer, Kind, Outcome};
-use crate::harness::fleet::NEW;
+use crate::harness::fleet::{NEW, first_image};
 use crate::harness::hook_release::HookRelease;
 use crate::harness::scenario::scenario_within;
 use crate::harness::stack::Stack;
@@ -134,11 +134,7 @@ async fn check_network(stack: &Stack, release: Network) -> Result<()> {
         drivers.keys()
     );
     for (node, driver) in drivers {
-        let image = driver
-            .spec
-            .as_ref()
-            .and_then(|spec| spec.containers.first()?.image.clone())
-            .unwrap_or_default();
+        let image = first_image(&driver);
         ensure!(image.contains(release.driver()) && is_ready(&driver), "{node} runs {image}");
     }
     Ok(())

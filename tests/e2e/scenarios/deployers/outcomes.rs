@@ -21,7 +21,7 @@ use crate::harness::ask::Ask;
 use crate::harness::audit::Request;
 use crate::harness::cells::Cells;
 use crate::harness::deployers::{Deployer, Kind, Outcome};
-use crate::harness::fleet::{NEW, OLD, Plugin};
+use crate::harness::fleet::{NEW, OLD, Plugin, first_image};
 use crate::harness::hook_release::HookRelease;
 use crate::harness::node_agent::NodeAgent;
 use crate::harness::scenario::scenario_within;
@@ -311,11 +311,7 @@ impl Story<'_> {
         let (drivers, served) = (self.stack.drivers().await?, self.stack.served().await?);
         for node in &self.nodes {
             let driver = drivers.get(node).with_context(|| format!("no driver on {node}"))?;
-            let image = driver
-                .spec
-                .as_ref()
-                .and_then(|spec| spec.containers.first()?.image.as_deref())
-                .unwrap_or_default();
+            let image = first_image(driver);
             ensure!(
                 driver_version(image) == round.driver,
                 "{node} runs {image}, expected {}",

@@ -19,7 +19,7 @@ use crate::harness::ask::Ask;
 use crate::harness::cells::Cells;
 use crate::harness::console::Console;
 use crate::harness::deployers::{Deployer, Kind, Outcome};
-use crate::harness::fleet::{NEW, OLD};
+use crate::harness::fleet::{NEW, OLD, first_image};
 use crate::harness::hook_release::HookRelease;
 use crate::harness::kwok::{KWOK_TAINT, REAL};
 use crate::harness::node_agent::SHELL_IMAGE;
@@ -279,11 +279,7 @@ impl Story<'_> {
         let drivers = self.stack.drivers().await?;
         for name in &self.nodes {
             let pod = drivers.get(name).with_context(|| format!("no driver on {name}"))?;
-            let image = pod
-                .spec
-                .as_ref()
-                .and_then(|spec| spec.containers.first()?.image.as_deref())
-                .unwrap_or_default();
+            let image = first_image(pod);
             ensure!(driver_version(image) == driver, "{name} runs {image}, expected {driver}");
             ensure!(!is_cordoned(&nodes.get(name).await?), "{name} is left cordoned");
         }

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::{
     LIMIT, check_deleted_once, check_done, is_cordoned, nodes, settings, tell_cost, upgrade,
 };
+use crate::harness::fleet::first_image;
 use crate::harness::hook_release::HookRelease;
 use crate::harness::network::{NETWORK_CHART, NEW_NETWORK, OLD_NETWORK, nic_cluster_policy};
 use crate::harness::rights;
@@ -124,11 +125,7 @@ async fn network_and_gpu_drivers_share_budget_not_node() -> Result<()> {
         check_turns(&turns)?;
         check_done(stack, &["gpu-3"]).await?;
         for (node, pod) in stack.network_drivers().await? {
-            let image = pod
-                .spec
-                .as_ref()
-                .and_then(|spec| spec.containers.first()?.image.clone())
-                .unwrap_or_default();
+            let image = first_image(&pod);
             ensure!(
                 image.contains(NEW_NETWORK) && !image.contains(OLD_NETWORK),
                 "{node} runs {image}"

@@ -103,6 +103,7 @@ impl Driven {
                     record["state"],
                     record["failure"]["cause"],
                     record["attempts"],
+                    record["driverChanged"],
                     record["cordoned"]
                 ]);
             }

@@ -5,6 +5,7 @@ use contract::count::Count;
 use contract::driver::Driver;
 use contract::exit::ExitCode;
 use contract::policy::{CompletionPolicy, DrainPolicy, ForeignCordon, PodDeletionPolicy};
+use contract::proof::Canary;
 use contract::settings::Settings;
 use serde_json::json;
 
@@ -377,6 +378,36 @@ pub(crate) const STORIES: &[Story] = &[
         code: ExitCode::NodesFailed,
         says: "acceptance test `smi` failed: test: exit code 3",
         left: &[("gpu-1", "upgrade-failed acceptance-failed 1 cordoned")],
+        ..WELL
+    },
+    Story {
+        name: "a canary that fails its test",
+        make: || {
+            let fleet = gpu(|settings| {
+                tried_once(settings);
+                tested(settings, &[After]);
+                settings.upgrade.canary = Some(Canary::default());
+            });
+            fleet.with(|script| script.rejected = ["gpu-0"].into())
+        },
+        patches: [4, 0, 0],
+        drivers: [1, 0, 0],
+        code: ExitCode::Halted,
+        says: "acceptance test `smi` failed: test: exit code 3",
+        left: &[("gpu-0", "upgrade-failed acceptance-failed 1 cordoned")],
+        ..WELL
+    },
+    Story {
+        name: "a canary, a soak and a ramp",
+        make: || {
+            gpu(|settings| {
+                two_at_once(settings);
+                tested(settings, &[After]);
+                settings.upgrade.canary = Some(Canary { soak_seconds: 60, ..Canary::default() });
+                settings.upgrade.ramp = vec!["60%".parse().unwrap()];
+            })
+        },
+        patches: [4; 3],
         ..WELL
     },
 ];

@@ -11,7 +11,7 @@ use crate::decide::inputs::FleetInputs;
 use crate::decide::modes::drive::DrivenNode;
 use crate::decide::modes::drive::acceptance::tests_of;
 use crate::decide::node_draft::REPEAT_SECONDS;
-use crate::memory::RequestedDeletion;
+use crate::memory::PodRequest;
 use crate::write_refusals::WriteRefusals;
 
 /// The existing pods that are not being deleted.
@@ -56,7 +56,7 @@ pub(super) fn delete(draft: &mut FleetDraft<'_>, pods: &[&AcceptancePod]) -> Vec
         {
             continue;
         }
-        let request = RequestedDeletion { node: pod.node.clone(), at: draft.now };
+        let request = PodRequest { node: pod.node.clone(), at: draft.now };
         draft.memory.issued.insert(pod.uid.as_str(), request);
         draft.alarm.passed(draft.now, REPEAT_SECONDS);
         actions.push(Action::DeleteAcceptancePod(PodDeletion {

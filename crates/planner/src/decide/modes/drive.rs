@@ -41,7 +41,7 @@ mod validation;
 pub(in crate::decide) use cordon::cordon_again;
 pub(in crate::decide) use end::{clear_away, fail, not_retried, note_results, release_node};
 pub(in crate::decide) use release_unchanged::{describe_released_unchanged, release_all_unchanged};
-pub(in crate::decide) use turn::{DriveTurn, StateResult};
+pub(in crate::decide) use turn::{DriveTurn, StateResult, not_terminated};
 pub(in crate::decide) use validation::{after_validation, validation};
 
 /// A node, with all inputs of its next step.
@@ -126,6 +126,14 @@ impl<'a> DrivenNode<'a> {
         self.pod.as_ref().is_some_and(DriverPod::is_current)
     }
 
+    /// Returns whether the node still has the driver pod with which it was started, and no attempt
+    /// before has changed its driver.
+    pub(in crate::decide) fn has_kept_driver(&self, record: &UpgradeRecord) -> bool {
+        let is_kept =
+            |driver: &DriverPod<'_>| !driver.pod.deleting && turn::is_older(driver.pod, record);
+        self.pod.as_ref().is_some_and(is_kept) && !record.has_changed_driver()
+    }
+
     /// Returns whether no driver DaemonSet should have a pod on the node, and none is there. While
     /// a node is not ready, its taints may keep pods away.
     fn is_unwanted(&self) -> bool {
@@ -168,6 +176,7 @@ pub(in crate::decide) fn assess(
         throttled,
         given_up,
         has_failed_proof: given_up && has_failed_proof(draft, &driven),
+        has_failed_driver: has_failed_driver(draft, &driven),
         is_retried: !given_up && !is_old && is_retried(&driven),
         is_old,
         ends: turn == UpgradeTurn::Over && draft.is_under_way(),
@@ -193,11 +202,20 @@ pub(in crate::decide) fn has_failed_proof(draft: &NodeDraft<'_>, driven: &Driven
     failure.is_some_and(|failure| failure.cause.is_failed_proof())
 }
 
-/// Returns whether the node failed with its new driver, and is retried.
+/// Returns whether the new driver has failed on the node under this deployment, even if the node is
+/// retried. A node that a user takes as proven does not count.
+pub(in crate::decide) fn has_failed_driver(draft: &NodeDraft<'_>, driven: &DrivenNode<'_>) -> bool {
+    let record = driven.record().filter(|record| record.digest == draft.settings().digest);
+    let has_failed = record.is_some_and(|record| {
+        record.attempts.iter().any(|(cause, count)| cause.is_failed_proof() && *count > 0)
+    });
+    has_failed && !accepted_nodes::is_accepted(draft, driven)
+}
+
+/// Returns whether the node failed after an attempt had changed its driver, and is retried.
 fn is_retried(driven: &DrivenNode<'_>) -> bool {
     let record = driven.record().filter(|record| record.state == UpgradeState::UpgradeFailed);
-    let failure = record.and_then(|record| record.failure.as_ref());
-    failure.is_some_and(|failure| !failure.cause.is_before_restart())
+    record.is_some_and(|record| record.has_changed_driver())
 }
 
 /// Returns the properties of the node for the limits. A requested change that has not been observed
@@ -313,7 +331,7 @@ fn failed(
         return UpgradeTurn::Waits(turn::unwanted(draft, driven, record).into());
     }
     if accepted_nodes::is_accepted(draft, driven) {
-        return UpgradeTurn::Waits(release_node(draft, driven, record).into());
+        return UpgradeTurn::Waits(accepted_nodes::release(draft, driven, record).into());
     }
     let left = left.map(|reason| &**reason);
     if !left.is_some_and(Reason::follows_operand_rule) {

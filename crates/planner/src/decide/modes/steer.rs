@@ -25,8 +25,8 @@ use crate::decide::modes::drive::acceptance::{self, AcceptanceStep, must_be_test
 use crate::decide::modes::drive::patch::put;
 use crate::decide::modes::drive::{
     DrivenNode, StateResult, after_validation, clear_away, cordon_again, fail, forbidden_by_others,
-    has_failed_proof, is_given_up, is_old, is_requested, not_retried, note_results, release_node,
-    throttled, validation,
+    has_failed_driver, has_failed_proof, is_given_up, is_old, is_requested, not_retried,
+    not_terminated, note_results, release_node, throttled, validation,
 };
 use crate::decide::node_draft::NodeDraft;
 use crate::decide::{accepted_nodes, refused_node};
@@ -64,6 +64,7 @@ pub(in crate::decide) fn assess(
         throttled: Some(member),
         given_up,
         has_failed_proof: given_up && has_failed_proof(draft, &driven),
+        has_failed_driver: has_failed_driver(draft, &driven),
         // NVIDIA's controller does not retry nodes.
         is_retried: false,
         is_old: !in_progress && is_old(draft, &driven),
@@ -92,6 +93,7 @@ fn next(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, waits: bool) -> Upgr
         NodeRecordState::Record(record)
             if record.state == UpgradeState::UpgradeFailed
                 && !record.cordoned
+                && (driven.needs_upgrade(draft.traits()) || driven.has_kept_driver(record))
                 && (record.digest != draft.settings().digest
                     || is_requested(driven.node, draft.traits())
                     || record
@@ -101,6 +103,7 @@ fn next(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, waits: bool) -> Upgr
         {
             // It failed under an earlier deployment, the policy that refused its writes may have
             // changed, or a user requests it: the hook holds it, and starts it like any other node.
+            // A new driver that it already has is not proven, and keeps the record.
             clear_away(draft)
         }
         NodeRecordState::Record(record) => {
@@ -123,9 +126,11 @@ fn is_tested_again(
         return false;
     };
     let traits = draft.traits();
-    if record.digest == draft.settings().digest && !is_requested(driven.node, traits)
-        || accepted_nodes::is_accepted(draft, driven)
-    {
+    // The policy that refused its writes in an earlier run may have changed since.
+    let is_same = record.digest == draft.settings().digest
+        && !is_requested(driven.node, traits)
+        && !failure.cause.is_refusal();
+    if is_same || accepted_nodes::is_accepted(draft, driven) {
         return false;
     }
     let works = driven.is_current()
@@ -185,7 +190,8 @@ pub(in crate::decide) fn advance(
         Some(
             reason @ (Reason::DriverNotReady { .. }
             | Reason::DriverPodUnschedulable { .. }
-            | Reason::DriverPodMissing),
+            | Reason::DriverPodMissing
+            | Reason::Upgrading(UpgradeReason::DriverEnding { .. })),
         ) => starts_in_time(draft, driven, record, reason),
         Some(reason) => reason.clone(),
     }
@@ -203,7 +209,7 @@ fn check(
     left: Option<&Reason>,
 ) -> Reason {
     if accepted_nodes::is_accepted(draft, driven) {
-        return release_node(draft, driven, record);
+        return accepted_nodes::release(draft, driven, record);
     }
     let failure = record.failure.as_ref().filter(|_| !is_not_failed(record));
     if let Some(failure) = failure
@@ -285,8 +291,8 @@ fn accept(
     Err(reason)
 }
 
-/// Returns the reason of a node whose new driver has not started yet. NVIDIA's controller waits for
-/// it without end, and the node keeps its slot.
+/// Returns the reason of a node whose new driver has not started yet, or whose old driver pod has
+/// not terminated. NVIDIA's controller waits without end, and the node keeps its slot.
 fn starts_in_time(
     draft: &mut NodeDraft<'_>,
     driven: &DrivenNode<'_>,
@@ -297,6 +303,10 @@ fn starts_in_time(
     let since = draft.waits(reason);
     if !draft.alarm.passed(since, limit) {
         return reason.clone();
+    }
+    if let Some(driver) = driven.pod.as_ref().filter(|driver| driver.pod.deleting) {
+        let (cause, what) = not_terminated(driver);
+        return give_up(draft, driven, record, cause, format!("{what} within {limit} s"));
     }
     let message = format!("the driver pod did not become ready within {limit} s: {reason}");
     give_up(draft, driven, record, FailureCause::DriverTimeout, message)
@@ -319,7 +329,7 @@ fn give_up(
 }
 
 fn failed_reason(draft: &NodeDraft<'_>, record: &UpgradeRecord, failure: &NodeFailure) -> Reason {
-    let attempts = record.attempts(failure.cause, &draft.settings().digest);
+    let attempts = record.attempts(failure.cause, &record.digest);
     let cordoned = record.cordoned && draft.node.unschedulable;
     not_retried(failure.cause, failure.message.clone(), attempts, cordoned)
 }
@@ -408,18 +418,20 @@ pub(in crate::decide) fn lift(draft: &mut NodeDraft<'_>) {
     let is_canary = acceptance::is_canary(draft);
     let Some(driven) = DrivenNode::of(draft.fleet, draft.node) else { return };
     let (node, traits, settings, now) = (draft.node, draft.traits(), draft.settings(), draft.now());
+    let known = driven.record();
     let record = UpgradeRecord {
         // A node that is tested again still has the hook's cordon.
-        cordoned: !node.unschedulable || driven.record().is_some_and(|record| record.cordoned),
-        canary: is_canary || driven.record().is_some_and(|record| record.canary),
+        cordoned: !node.unschedulable || known.is_some_and(|record| record.cordoned),
+        canary: is_canary || known.is_some_and(|record| record.canary),
         driver_pod: driven.pod.as_ref().map(|driver| driver.pod.uid.clone()),
+        driver_changed: known.is_some_and(|record| record.has_changed_driver()),
         ..UpgradeRecord::new(UpgradeState::Lifted, &settings.digest, now)
     };
     let mut patch = hold::released(node, settings.driver);
     put(&mut patch, &record, traits);
     patch.annotations.insert(traits.initially_unschedulable.to_owned(), Some("true".to_owned()));
     patch.unschedulable = (!node.unschedulable).then_some(true);
-    if driven.record().is_some() && node.annotations.contains_key(traits.requested) {
+    if known.is_some() && node.annotations.contains_key(traits.requested) {
         patch.annotations.insert(traits.requested.to_owned(), None);
     }
     if ControllerState::of_node(node, traits) == ControllerState::Failed {

@@ -18,6 +18,7 @@ use crate::decide::run_nodes::RunNodes;
 use canaries::choose;
 
 mod canaries;
+mod failures;
 
 /// Which candidates may be started.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,23 +28,23 @@ pub(in crate::decide) enum ProofGate {
     /// None, for this reason.
     Closed(UpgradeReason),
     /// The canaries, or the nodes of the step that are retried; the others wait for this reason.
-    Canaries(BTreeSet<Arc<str>>, UpgradeReason),
+    Only(BTreeSet<Arc<str>>, UpgradeReason),
     /// This many; the others wait for this reason.
     Share(usize, UpgradeReason),
 }
 
 impl ProofGate {
-    /// Returns whether the node is one of the canaries that come first.
-    pub(super) fn is_canary(&self, name: &str) -> bool {
-        matches!(self, Self::Canaries(names, _) if names.contains(name))
+    /// Returns whether the node is one of those that come first.
+    pub(super) fn comes_first(&self, name: &str) -> bool {
+        matches!(self, Self::Only(names, _) if names.contains(name))
     }
 
-    /// Returns the reason for which the other nodes wait behind the canaries, if this many have been
+    /// Returns the reason for which the nodes that do not come first wait, if this many have been
     /// started in this decision. `None`: one of them may be started.
     pub(super) fn reason_of_others(&self, started: usize) -> Option<&UpgradeReason> {
         match self {
             Self::Open => None,
-            Self::Closed(reason) | Self::Canaries(_, reason) => Some(reason),
+            Self::Closed(reason) | Self::Only(_, reason) => Some(reason),
             Self::Share(left, reason) => (started >= *left).then_some(reason),
         }
     }
@@ -118,6 +119,7 @@ pub(super) fn advance(nodes: &mut RunNodes<'_>, memory: &mut RunMemory) -> Proof
     }
     let known = known.filter(|proof| proof.driver == driver);
     let mut proof = known.map_or_else(|| DriverProof::new(driver), Arc::unwrap_or_clone);
+    failures::note(nodes, &mut proof);
     if proof.halt.is_none() {
         proof.halt = halted(nodes, &proof, halt);
     }
@@ -132,11 +134,13 @@ pub(super) fn advance(nodes: &mut RunNodes<'_>, memory: &mut RunMemory) -> Proof
 /// Returns the halt, if failed nodes have reached a limit.
 fn halted(nodes: &RunNodes<'_>, proof: &DriverProof, limits: Halt) -> Option<Halted> {
     let listed = || nodes.listed.iter().map(|node| (node.name, &node.assessment.upgrade));
-    let accepted = |name: &&Arc<str>| proof.accepted.iter().all(|known| **known != ***name);
+    let is_counted = |name: &&str| proof.accepted.iter().all(|known| known != *name);
     let named = |kept: &BTreeSet<Arc<str>>, fails: fn(&UpgradeStanding) -> bool| -> Vec<String> {
         let examined = listed().filter(|(_, upgrade)| fails(upgrade)).map(|(name, _)| name);
-        let names: BTreeSet<&Arc<str>> = kept.iter().chain(examined).filter(accepted).collect();
-        names.into_iter().map(ToString::to_string).collect()
+        let names = kept.iter().chain(examined).map(|name| &**name);
+        let names = names.chain(failures::departed(nodes, proof)).filter(is_counted);
+        let names: BTreeSet<&str> = names.collect();
+        names.into_iter().map(str::to_owned).collect()
     };
     let sums = &nodes.kept.sums;
     let proofs = named(&sums.failed_proofs, |upgrade| upgrade.has_failed_proof);
@@ -200,7 +204,7 @@ fn canary_gate(
     let names: BTreeSet<Arc<str>> =
         proof.canaries.iter().map(|name| Arc::from(name.as_str())).collect();
     let canaries: Arc<[String]> = proof.canaries.as_slice().into();
-    Some(ProofGate::Canaries(names, UpgradeReason::CanariesFirst { canaries, proven }))
+    Some(ProofGate::Only(names, UpgradeReason::CanariesFirst { canaries, proven }))
 }
 
 /// Returns how many nodes may be started for a share of the fleet; `None` if it is proven. A node
@@ -216,7 +220,7 @@ fn share_gate(
     }
     let reason = UpgradeReason::RampStep { share, limit, total: counts.total };
     if reached >= limit && !retried.is_empty() {
-        return Some(ProofGate::Canaries(retried, reason));
+        return Some(ProofGate::Only(retried, reason));
     }
     Some(ProofGate::Share(limit.saturating_sub(reached), reason))
 }
@@ -228,9 +232,28 @@ fn retried(nodes: &RunNodes<'_>) -> BTreeSet<Arc<str>> {
     kept.chain(examined.map(|node| Arc::clone(node.name))).collect()
 }
 
-/// Returns whether the node's driver is current and its checks have succeeded.
+/// Returns whether the node's driver is current and its checks have succeeded, apart from an
+/// operand that is excused.
 fn is_proven(nodes: &RunNodes<'_>, name: &str) -> bool {
-    standing(nodes, name).is_some_and(|upgrade| upgrade.turn == UpgradeTurn::Over)
+    standing(nodes, name).is_some_and(|upgrade| match upgrade.turn {
+        UpgradeTurn::Over => true,
+        UpgradeTurn::Left => waits_for_excused_operand(nodes, name),
+        UpgradeTurn::Waits(_) | UpgradeTurn::Candidate(_) | UpgradeTurn::UnderWay(_) => false,
+    })
+}
+
+/// Returns whether the node waits only for an operand that was failing before the run, or that a
+/// user has overruled. Its driver is then current: that comes first.
+fn waits_for_excused_operand(nodes: &RunNodes<'_>, name: &str) -> bool {
+    let left = match nodes.place(name) {
+        Some(place) => nodes.listed[place].reason.as_ref(),
+        None => nodes.kept.known.get(name).and_then(|known| known.left.as_ref()),
+    };
+    let (observed, memory) = (nodes.fleet.observed, nodes.fleet.memory);
+    let node = observed.nodes.get(name);
+    let entry = node.and_then(|node| memory.baseline.as_ref()?.get(&node.uid));
+    let operand = left.and_then(|left| left.operand());
+    operand.zip(entry).is_some_and(|(operand, entry)| entry.failing.contains(&operand.daemon_set))
 }
 
 /// Returns the assessment of a node's upgrade.

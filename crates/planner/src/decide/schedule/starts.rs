@@ -142,8 +142,8 @@ fn evaluate(
     // Canaries first: the others do not start before them.
     let (_, gate) = conditions;
     let candidates = || examined.union(&nodes.kept.sums.candidates);
-    let canaries = candidates().filter(|(_, name)| gate.is_canary(name));
-    let others = candidates().filter(|(_, name)| !gate.is_canary(name));
+    let canaries = candidates().filter(|(_, name)| gate.comes_first(name));
+    let others = candidates().filter(|(_, name)| !gate.comes_first(name));
     let all = canaries.chain(others);
     let starts = all.clone().take_while(|candidate| queue.reason(&candidate.1).is_none()).count();
     let common = queue.common_reason(known);
@@ -154,8 +154,9 @@ fn evaluate(
     let behind = || all.clone().skip(starts);
     let mut candidates: Vec<_> = first().map(|candidate| (candidate.clone(), None)).collect();
     if is_described {
-        let is_apart =
-            |candidate: &&Candidate| examined.contains(*candidate) || gate.is_canary(&candidate.1);
+        let is_apart = |candidate: &&Candidate| {
+            examined.contains(*candidate) || gate.comes_first(&candidate.1)
+        };
         let others = behind().filter(is_apart);
         let others = queue.reasons(others, common.as_ref());
         if others.iter().all(|(_, reason)| reason.is_some()) {
@@ -220,8 +221,11 @@ impl<'m> QueueLimits<'m> {
             // The limits do not count it: it has no driver pod that could be replaced.
             return Some(Reason::DriverPodMissing);
         };
-        let gate =
-            if self.gate.is_canary(name) { None } else { self.gate.reason_of_others(self.started) };
+        let gate = if self.gate.comes_first(name) {
+            None
+        } else {
+            self.gate.reason_of_others(self.started)
+        };
         let conditions = (self.barrier, gate);
         let refused = refused(self.nodes.fleet, name, member, conditions, &mut self.throttle);
         self.started += usize::from(refused.is_none());

@@ -204,6 +204,7 @@ fn why(cause: FailureCause) -> &'static str {
             "no pod was evicted: training/cache-0 has an emptyDir on disk, which would be lost; drain.deleteEmptyDir would allow the eviction"
         }
         FailureCause::CordonContested => "another user or controller uncordoned the node 4 times",
+        FailureCause::TerminationTimeout => "the old driver pod did not terminate within 1800 s",
         FailureCause::DriverFailing => "11 restarts: nvidia-driver-ctr: CrashLoopBackOff",
         FailureCause::DriverTimeout => {
             "the driver pod did not become ready within 1800 s: nvidia-driver-ctr: CreateContainerError"

@@ -2,6 +2,7 @@
 
 use contract::driver::Driver;
 use contract::names;
+use contract::user_request::AcceptedNode;
 use planner::decide::{Action, Decision};
 use planner::drive_upgrade::record::belongs_to_other_hook;
 
@@ -158,8 +159,45 @@ fn accepted_node_is_released_with_its_failed_proof() {
     node.annotations.insert(traits.own_record.into(), record.to_string());
     node.labels.insert(traits.own_state_label.into(), "upgrade-failed".into());
     assert!(!uncordons(&fleet.decide(0)), "it stays failed");
-    fleet.memory.accepted.insert(("gpu-0".to_owned(), at(-30)));
+    fleet.accept("gpu-0", -30);
     assert!(!uncordons(&fleet.decide(1)), "the request is about an earlier failure");
-    fleet.memory.accepted.insert(("gpu-0".to_owned(), at(-20)));
-    assert!(uncordons(&fleet.decide(2)));
+    let (node, driver) = ("gpu-0".to_owned(), "another".to_owned());
+    fleet.memory.accepted.insert(AcceptedNode { node, failed_at: at(-20), driver });
+    assert!(!uncordons(&fleet.decide(2)), "the request is about another driver");
+    fleet.accept("gpu-0", -20);
+    assert!(uncordons(&fleet.decide(3)));
+}
+
+/// Regression: at the deadline of a later attempt or run, a node whose driver had been replaced was
+/// released as unchanged, although its validator had not succeeded.
+#[test]
+fn node_with_replaced_driver_is_not_unchanged_later() {
+    for is_deployed_again in [false, true] {
+        let mut driven = Driven::new(1);
+        let fleet = &mut driven.fleet;
+        let validator = fleet.observed.validators.find_mut("gpu-0", |_| true);
+        validator.expect("its validator").containers_ready = false;
+        driven.tick();
+        for _ in 0..3 {
+            // Others uncordon it until the attempt fails.
+            driven.fleet.node("gpu-0").unschedulable = false;
+            driven.touch("gpu-0");
+            driven.tick();
+        }
+        let story = driven.story.join("\n");
+        assert!(story.ends_with("gpu-0 upgrade-failed schedulable"), "{story}");
+        while driven.second < 40 {
+            assert!(driven.tick(), "it is retried");
+        }
+        if is_deployed_again {
+            driven.deploy("another");
+        }
+        while !driven.fleet.node("gpu-0").unschedulable {
+            assert!(driven.tick() && driven.second < 100, "{}", driven.story.join("\n"));
+        }
+        let now = driven.second;
+        driven.fleet.memory.deadline = at(now);
+        let decision = driven.fleet.decide(now);
+        assert!(!uncordons(&decision), "{is_deployed_again}: {:?}", decision.actions);
+    }
 }

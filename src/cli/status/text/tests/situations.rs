@@ -6,10 +6,11 @@ use contract::acceptance::AcceptanceTime;
 use contract::driver::Driver;
 use contract::exit::ExitCode;
 use contract::record::proof::{HaltCause, Halted};
+use contract::settings::Settings;
 use contract::user_request::{RequestCommand, UserRequest};
 use kube_io::releases::ReleaseDeployer;
 use ops::hold_status::HoldStatus;
-use ops::remedy::Remedy;
+use ops::remedy::{Remedy, RemedyContext, remedy_for};
 use ops::run_phase::RunPhase;
 use ops::status::{
     BlockingCondition, FleetTotals, LimitUse, MissingEta, NodeRow, NodeStage, PauseStatus,
@@ -37,6 +38,26 @@ fn waits(reason: &'static str, text: &str, since: Option<i64>) -> BlockingCondit
         remedy: Remedy::words("wait"),
         obstacles: Vec::new(),
         whole_fleet: false,
+    }
+}
+
+/// Returns the wait of a node for a reason as a snapshot of a cluster gives it, since second 700.
+/// `is_halted`: whether the rollout has halted.
+fn waits_for(reason: &Reason, is_halted: bool) -> BlockingCondition {
+    let settings =
+        Settings { operator_namespace: "gpu-operator".to_owned(), ..Settings::default() };
+    let context = RemedyContext {
+        node: Some("gpu-0"),
+        driver_pod: None,
+        plugin_pods: &[],
+        settings: &settings,
+        is_halted,
+    };
+    BlockingCondition {
+        resolves_itself: reason.resolves_itself(),
+        until: reason.ends_at(),
+        remedy: remedy_for(reason, context),
+        ..waits(reason.name(), &reason.to_string(), Some(700))
     }
 }
 
@@ -221,14 +242,8 @@ pub(super) fn failing_and_paused() -> RolloutStatus {
     (first.state, first.cordoned) = (Some("pod-restart-required".to_owned()), true);
     (first.driver_now, first.driver_ready) = (first.driver_wanted.clone(), false);
     first.driver_current = true;
-    let remedy = paused_remedy();
-    let text = "paused by bob at 1970-01-01T00:15:00Z: lunch";
-    let paused = BlockingCondition {
-        since: WaitStart { at: Some(at(900)), by: None },
-        ..needs("Paused", text, remedy)
-    };
     let mut status = status(RunPhase::Running, first);
-    status.nodes.push(row("gpu-2", NodeStage::Pending, Some(paused)));
+    status.nodes.push(row("gpu-2", NodeStage::Pending, Some(paused(None, false))));
     (status.totals.nodes, status.totals.pending) = (3, 1);
     status.pauses = vec![pause("bob", Some("pool=a"))];
     no_eta(&mut status, "node-fails", "the driver on node gpu-0 keeps failing (DriverNotReady)");
@@ -246,16 +261,23 @@ fn pause(by: &str, selector: Option<&str>) -> PauseStatus {
     }
 }
 
-fn paused_remedy() -> Remedy {
-    Remedy::words("ask the user whom the reason names whether the pause is still needed (a pause by annotation names none); if it is not, run gpu-rollout resume, which lists the pauses and asks for confirmation").run("gpu-rollout resume")
+/// The wait of a node for the end of a pause. `until`: the second at which it ends by itself;
+/// `is_late`: whether that is too late for the run.
+fn paused(until: Option<i64>, is_late: bool) -> BlockingCondition {
+    let reason = Reason::Upgrading(UpgradeReason::Paused {
+        by: "bob".to_owned(),
+        why: Some("lunch".to_owned()),
+        at: Some(at(900)),
+        until: until.map(at),
+        is_late,
+    });
+    let since = WaitStart { at: Some(at(900)), by: None };
+    BlockingCondition { since, ..waits_for(&reason, false) }
 }
 
-pub(super) fn only_paused() -> RolloutStatus {
-    let paused = BlockingCondition {
-        since: WaitStart { at: Some(at(900)), by: None },
-        ..needs("Paused", "paused by bob", paused_remedy())
-    };
-    let mut status = status(RunPhase::Running, row("gpu-0", NodeStage::Pending, Some(paused)));
+pub(super) fn only_paused(phase: RunPhase) -> RolloutStatus {
+    let first = row("gpu-0", NodeStage::Pending, Some(paused(None, false)));
+    let mut status = status(phase, first);
     status.pauses = vec![pause("bob", None)];
     no_eta(&mut status, "node-stuck", "node gpu-0 needs manual action (Paused)");
     status
@@ -263,13 +285,7 @@ pub(super) fn only_paused() -> RolloutStatus {
 
 /// A pause that ends by itself at this second. The run must end at second 4,000.
 pub(super) fn frozen(phase: RunPhase, until: i64, resolves_itself: bool) -> RolloutStatus {
-    let text = format!("paused by bob at 1970-01-01T00:15:00Z until {:.0}: lunch", at(until));
-    let paused = BlockingCondition {
-        resolves_itself,
-        until: Some(at(until)),
-        remedy: paused_remedy(),
-        ..waits("Paused", &text, Some(900))
-    };
+    let paused = paused(Some(until), !resolves_itself);
     let mut status = status(phase, row("gpu-0", NodeStage::Pending, Some(paused)));
     status.pauses = vec![PauseStatus { until: Some(at(until)), ..pause("bob", None) }];
     if resolves_itself && phase.has_job() {
@@ -297,12 +313,8 @@ pub(super) fn outside_window(opens: i64, deadline: Option<i64>) -> RolloutStatus
         opens: at(opens),
         deadline: deadline.map(at),
     });
-    let waiting = BlockingCondition {
-        resolves_itself: reason.resolves_itself(),
-        until: reason.ends_at(),
-        remedy: Remedy::words(reason.advice(Driver::Gpu)),
-        ..waits(reason.name(), &reason.to_string(), Some(400))
-    };
+    let since = WaitStart { at: Some(at(400)), by: None };
+    let waiting = BlockingCondition { since, ..waits_for(&reason, false) };
     let stage = if deadline.is_some() { NodeStage::Failed } else { NodeStage::Pending };
     let mut status = status(RunPhase::Running, row("gpu-0", stage, Some(waiting)));
     if deadline.is_none() {
@@ -311,17 +323,7 @@ pub(super) fn outside_window(opens: i64, deadline: Option<i64>) -> RolloutStatus
     status
 }
 
-/// Returns the wait for a reason as `status` shows it, since second 700.
-fn waits_for(reason: &Reason) -> BlockingCondition {
-    BlockingCondition {
-        resolves_itself: reason.resolves_itself(),
-        until: reason.ends_at(),
-        remedy: Remedy::words(reason.advice(Driver::Gpu)),
-        ..waits(reason.name(), &reason.to_string(), Some(700))
-    }
-}
-
-/// The image of an acceptance test cannot be pulled so far.
+/// The image of an acceptance test has not been pulled for five minutes.
 pub(super) fn tested() -> RolloutStatus {
     let reason = Reason::Upgrading(UpgradeReason::Accepting {
         test: "dcgm".to_owned(),
@@ -329,12 +331,13 @@ pub(super) fn tested() -> RolloutStatus {
         trouble: Some("main: ImagePullBackOff: manifest unknown".to_owned()),
         until: at(1_300),
     });
-    let mut first = row("gpu-0", NodeStage::InProgress, Some(waits_for(&reason)));
+    let waiting = BlockingCondition { stalled: true, ..waits_for(&reason, false) };
+    let mut first = row("gpu-0", NodeStage::InProgress, Some(waiting));
     (first.state, first.cordoned) = (Some("validation-required".to_owned()), true);
     first.driver_now.clone_from(&first.driver_wanted);
     first.driver_current = true;
     let mut status = status(RunPhase::Running, first);
-    no_eta(&mut status, "node-stuck", "node gpu-0 has made no progress for 5 min (Accepting)");
+    no_eta(&mut status, "node-stuck", "node gpu-0 needs manual action (Accepting)");
     status
 }
 
@@ -353,13 +356,13 @@ pub(super) fn halted() -> RolloutStatus {
         labels: vec!["nvidia.com/gpu.product=NVIDIA-L4".to_owned()],
     };
     let reason = Reason::Upgrading(UpgradeReason::from(&halt));
-    let mut first = row("gpu-0", NodeStage::Failed, Some(waits_for(&failed)));
+    let mut first = row("gpu-0", NodeStage::Failed, Some(waits_for(&failed, true)));
     (first.state, first.cordoned) = (Some("upgrade-failed".to_owned()), true);
     first.driver_now.clone_from(&first.driver_wanted);
     first.driver_current = true;
     let mut status = status(RunPhase::Ended, first);
-    status.nodes.push(row("gpu-2", NodeStage::Deferred, Some(waits_for(&reason))));
-    status.nodes[1] = row("gpu-1", NodeStage::Deferred, Some(waits_for(&reason)));
+    status.nodes.push(row("gpu-2", NodeStage::Deferred, Some(waits_for(&reason, true))));
+    status.nodes[1] = row("gpu-1", NodeStage::Deferred, Some(waits_for(&reason, true)));
     let run = status.run.as_mut().expect("a run");
     (run.verdict, run.ended_at) = (Some("halted"), Some(at(940)));
     run.message = Some(format!("{reason}; gpu-0: {failed}"));
@@ -374,6 +377,12 @@ pub(super) fn halted() -> RolloutStatus {
     });
     no_eta(&mut status, "ended", "the run has ended");
     status
+}
+
+/// The rollout has halted, and a user has ended the halt: the next run continues.
+pub(super) fn resumed() -> RolloutStatus {
+    let resume = UserRequest { halt: Some(at(900)), ..request(RequestCommand::Resume, 960) };
+    RolloutStatus { requests: vec![resume], ..halted() }
 }
 
 /// Without a hook, a failed node keeps the only slot of NVIDIA's controller.

@@ -31,6 +31,9 @@ use super::cordon::{MOST_CORDONS, contested, cordon_again};
 use super::turn::is_untouched;
 
 mod log_lines;
+mod test_start;
+
+pub(in crate::decide) use test_start::have_begun;
 
 use log_lines::{LOG_SECONDS, LogProgress, ending, test_log};
 
@@ -132,22 +135,6 @@ pub(in crate::decide) fn must_be_tested(
     !workloads_stay(record) && tests.all().next().is_some()
 }
 
-/// Returns whether the tests with the new driver have begun on the node, under this deployment and
-/// with this driver pod.
-pub(in crate::decide) fn have_begun(
-    fleet: &FleetInputs<'_>,
-    driven: &DrivenNode<'_>,
-    record: &UpgradeRecord,
-) -> bool {
-    let own = driven.pod.as_ref().filter(|own| own.newest && !own.pod.deleting);
-    own.is_some_and(|own| record.tests_begun == Some(begun_with(fleet, own)))
-}
-
-/// Returns what the record says of tests that have begun with this driver pod.
-fn begun_with(fleet: &FleetInputs<'_>, own: &DriverPod<'_>) -> String {
-    format!("{}/{}", fleet.settings.digest, own.pod.uid)
-}
-
 /// Runs the tests of a time, one after the other, and adds their results to the record.
 pub(in crate::decide) fn accept(
     draft: &mut NodeDraft<'_>,
@@ -197,10 +184,12 @@ pub(in crate::decide) fn accept(
         };
     }
     let is_noted = time == AcceptanceTime::Before || have_begun(fleet, driven, record);
-    if time == AcceptanceTime::After {
-        record.tests_begun = Some(begun_with(fleet, own));
+    let current = CurrentTest { is_noted, ..current };
+    if !is_noted && let Err(message) = test_start::begin(fleet, own, record) {
+        let end = TestEnd { verdict: AcceptanceVerdict::Lost, message, seconds: 0 };
+        return current.ends(draft, record, end);
     }
-    run(draft, driven, record, &CurrentTest { is_noted, ..current })
+    run(draft, driven, record, &current)
 }
 
 /// Runs the current test.

@@ -315,7 +315,7 @@ fn going(draft: &NodeDraft<'_>, plan: &PodPlan<'_>) -> Vec<String> {
 /// Returns the cause for which a node fails whose pods cannot be listed before its driver pod is
 /// deleted. A node whose new driver has failed before must not be released with it.
 fn untouched_cause(record: &UpgradeRecord, policy: &Policy) -> FailureCause {
-    if record.attempts.keys().any(|cause| !cause.is_before_restart()) {
+    if record.has_changed_driver() {
         FailureCause::DriverTimeout
     } else if policy.pod_deletion.is_some() {
         FailureCause::EvictionTimeout

@@ -85,19 +85,12 @@ pub(in crate::decide) fn fail(
     // Without a working driver, it would take workloads that cannot run. If an earlier attempt
     // changed the driver, the driver has not been proven.
     let broken = driven.pod.as_ref().is_some_and(|driver| !driver.pod.containers_ready);
-    let is_changed = is_changed(draft, driven, record);
-    if cause.is_before_restart() && is_changed {
-        // Later attempts must know that, too: the driver has not been proven.
-        failed.attempts.entry(FailureCause::WriteRefusedAfterRestart).or_insert(0);
-    }
-    let unchanged = cause.is_before_restart()
-        && !is_changed
-        && record.attempts.keys().all(|cause| cause.is_before_restart());
-    if !is_steered {
-        // A cordon that others set from now on is theirs.
-        failed.cordoned &= node.unschedulable;
-    }
-    if unchanged && record.cordoned && !broken {
+    failed.driver_changed = !cause.is_before_restart()
+        || record.has_changed_driver()
+        || is_changed(draft, driven, record);
+    // A cordon that others set from now on is theirs.
+    failed.cordoned &= node.unschedulable;
+    if !failed.driver_changed && record.cordoned && !broken {
         failed.cordoned = false;
         take_note(&mut patch, node, record, draft.traits());
         patch.unschedulable = node.unschedulable.then_some(false);

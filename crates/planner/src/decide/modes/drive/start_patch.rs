@@ -30,10 +30,7 @@ pub(in crate::decide) fn start(draft: &mut NodeDraft<'_>, again: u32) {
     } else {
         after_jobs(&settings.upgrade.policy)
     };
-    // The causes of failures are kept, also those under an earlier deployment: they show whether the
-    // node's driver was changed.
-    let attempts = known.into_iter().flat_map(|record| &record.attempts);
-    let attempts = attempts.map(|(cause, count)| (*cause, if counts { *count } else { 0 }));
+    let attempts = known.filter(|_| counts).map(|record| record.attempts.clone());
     let record = UpgradeRecord {
         cordoned: !node.unschedulable || known.is_some_and(|record| record.cordoned),
         restart_only,
@@ -41,7 +38,8 @@ pub(in crate::decide) fn start(draft: &mut NodeDraft<'_>, again: u32) {
         canary: is_canary || known.is_some_and(|record| record.canary),
         daemon_set: settings.own_daemon_set(),
         driver_pod: driven.pod.as_ref().map(|driver| driver.pod.uid.clone()),
-        attempts: attempts.collect(),
+        driver_changed: known.is_some_and(|record| record.has_changed_driver()),
+        attempts: attempts.unwrap_or_default(),
         ..UpgradeRecord::new(state, &settings.digest, now)
     };
     let mut patch = NodePatch::for_node(node);

@@ -238,7 +238,7 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
         let Some(driver) = &self.driven.pod else {
             let coming = Reason::Upgrading(UpgradeReason::DriverComing);
             return if late {
-                not_in_time("no driver pod appeared", limit)
+                not_in_time(FailureCause::DriverTimeout, "no driver pod appeared", limit)
             } else {
                 StateResult::Stays(coming)
             };
@@ -250,13 +250,14 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
         });
         if pod.deleting {
             return if late {
-                not_in_time("the old driver pod did not terminate", limit)
+                let (cause, what) = not_terminated(driver);
+                not_in_time(cause, what, limit)
             } else {
                 StateResult::Stays(ending)
             };
         }
         // A driver that failed gets a new pod with each attempt.
-        let again = !record.attempts.is_empty() && is_older(pod, record) && !pod.containers_ready;
+        let again = record.has_failed() && is_older(pod, record) && !pod.containers_ready;
         if !driver.newest || again {
             if let Some(step) = clear::protect(self.draft, self.driven, record)
                 .or_else(|| self.accept(record, AcceptanceTime::Before))
@@ -440,9 +441,7 @@ pub(super) fn is_untouched(
     };
     let before =
         record.state.is_before_restart() || record.state == UpgradeState::PodRestartRequired;
-    before
-        && record.attempts.keys().all(|cause| cause.is_before_restart())
-        && driven.pod.as_ref().is_some_and(runs)
+    before && !record.has_changed_driver() && driven.pod.as_ref().is_some_and(runs)
 }
 
 /// Returns the first state in which pods are evicted.
@@ -467,6 +466,16 @@ fn with_readiness(node: &ObservedNode, trouble: String) -> String {
     if node.ready { trouble } else { format!("{NOT_READY}; {trouble}") }
 }
 
-fn not_in_time(what: &str, limit: u64) -> StateResult {
-    StateResult::Fails(FailureCause::DriverTimeout, format!("{what} within {limit} s"))
+/// Returns why a node fails whose driver pod does not terminate in time. A pod of the new driver
+/// shows that this driver was tried.
+pub(in crate::decide) fn not_terminated(driver: &DriverPod<'_>) -> (FailureCause, &'static str) {
+    if driver.newest {
+        (FailureCause::DriverTimeout, "the driver pod did not terminate")
+    } else {
+        (FailureCause::TerminationTimeout, "the old driver pod did not terminate")
+    }
+}
+
+fn not_in_time(cause: FailureCause, what: &str, limit: u64) -> StateResult {
+    StateResult::Fails(cause, format!("{what} within {limit} s"))
 }

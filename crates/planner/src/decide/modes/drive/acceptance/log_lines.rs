@@ -44,7 +44,7 @@ pub(super) fn test_log(
         return LogProgress::Known(Vec::new());
     };
     if let Some(log) = memory.test_logs.get(&pod.uid) {
-        return LogProgress::Known(log.lines.clone().unwrap_or_default());
+        return LogProgress::Known(log.lines.clone());
     }
     let since = since.unwrap_or_else(|| draft.waits(&ending(&pod.name)));
     // A result that the run has no time to record is worse than one without lines.

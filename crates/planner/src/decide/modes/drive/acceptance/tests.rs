@@ -10,7 +10,7 @@ use crate::action::TestLogReading;
 use crate::device_plugin::DevicePlugins;
 use crate::dra_plugin::DraPlugins;
 use crate::drive_upgrade::record::NodeRecordState;
-use crate::memory::{RequestedDeletion, RunMemory};
+use crate::memory::{PodRequest, RunMemory};
 use crate::write_refusals::RefusalKind;
 
 use AcceptanceTime::{After, Before};
@@ -100,7 +100,7 @@ impl Scene {
         let (before, after, effects, _) = draft.into_parts();
         after.put(&before, &mut self.memory, &self.node);
         for pod in effects.issued {
-            let request = RequestedDeletion { node: "gpu-0".into(), at: at(second) };
+            let request = PodRequest { node: "gpu-0".into(), at: at(second) };
             self.memory.issued.insert(pod.as_str(), request);
         }
         step
@@ -144,7 +144,7 @@ impl Scene {
     }
 
     /// Notes the answer to the reading of the log of the pod with this name.
-    fn answer(&mut self, pod: &str, lines: Result<Vec<String>, String>, second: i64) {
+    fn answer(&mut self, pod: &str, lines: Vec<String>, second: i64) {
         let (node, uid) = ("gpu-0".to_owned(), format!("uid of {pod}"));
         let reading = TestLogReading { node, uid, ..TestLogReading::default() };
         self.memory.note_test_log(&reading, lines, at(second));
@@ -331,7 +331,7 @@ fn result_has_the_lines_of_the_log() {
     assert_eq!(scene.reads_log(6), ("AcceptanceEnding", false), "it was just requested");
     assert!(scene.results().is_empty(), "the pod must stay until its log is read");
     let lines = vec!["2 of 8 GPUs".to_owned()];
-    scene.answer(&pod, Ok(lines.clone()), 7);
+    scene.answer(&pod, lines.clone(), 7);
     assert_eq!(scene.reads_log(7), ("not accepted", false));
     assert_eq!(scene.log(), lines);
     assert!(!scene.record.acceptance[0].message.contains("GPUs"), "messages are read more widely");
@@ -339,13 +339,13 @@ fn result_has_the_lines_of_the_log() {
 
 #[test]
 fn unreadable_log_does_not_block_the_result() {
-    for answer in [None, Some(Err("not found".to_owned()))] {
+    for is_answered in [false, true] {
         let mut scene = Scene::new(vec![logged_test(&[After])]);
         let pod = scene.creation(After, 1).expect("the test").pod;
         scene.observe(&[(pod.as_str(), failed())]);
         assert_eq!(scene.reads_log(5), ("AcceptanceEnding", true));
-        let second = if let Some(answer) = answer {
-            scene.answer(&pod, answer, 6);
+        let second = if is_answered {
+            scene.answer(&pod, Vec::new(), 6);
             6
         } else {
             for again in [15, 25] {
@@ -367,7 +367,7 @@ fn log_of_running_pod_is_read_when_time_is_over() {
     assert_eq!(scene.reads_log(600), ("Accepting", false));
     assert_eq!(scene.reads_log(601), ("Accepting", true));
     assert_eq!(scene.reads_log(612), ("Accepting", true), "its time does not start again");
-    scene.answer(&pod, Ok(vec!["step 3".to_owned()]), 613);
+    scene.answer(&pod, vec!["step 3".to_owned()], 613);
     assert_eq!(scene.reads_log(613), ("not accepted", false));
     assert_eq!((scene.log(), scene.results()[0].1), (&["step 3".to_owned()][..], TIMED_OUT));
     let mut scene = Scene::new(vec![logged_test(&[After])]);
@@ -449,4 +449,27 @@ fn refusal_by_the_kubelet_is_forgotten_when_the_next_pod_runs() {
     assert_eq!(reason(&scene.step(After, 599)), "Accepting");
     assert_eq!(reason(&scene.step(After, 600)), "not accepted");
     assert_eq!(scene.results(), [("a", AcceptanceVerdict::TimedOut)]);
+}
+
+/// Regression: while others kept replacing the driver pod of a node, its tests began again and
+/// again, without end.
+#[test]
+fn tests_begin_only_a_few_times_in_one_deployment() {
+    for (digest, expected) in [("digest", "not accepted"), ("another", "Accepting")] {
+        let mut scene = Scene::new(vec![test("a", &[After])]);
+        let begin = |scene: &mut Scene, driver: &str, second| {
+            scene.driver.uid = driver.into();
+            reason(&scene.step(After, second))
+        };
+        for (second, driver) in [(1, "driver"), (10, "second"), (20, "second"), (30, "third")] {
+            assert_eq!(begin(&mut scene, driver, second), "Accepting", "{driver}");
+        }
+        scene.settings.digest = digest.into();
+        assert_eq!(begin(&mut scene, "fourth", 40), expected);
+        if expected == "not accepted" {
+            assert_eq!(scene.results(), [("a", AcceptanceVerdict::Lost)]);
+            let why = "the driver pod was replaced 3 times while the node was tested";
+            assert_eq!(scene.record.acceptance[0].message, why);
+        }
+    }
 }
