@@ -54,6 +54,7 @@ use run_nodes::{Census, RunNodes};
 use schedule::replacements::{self, ReplacementLimits};
 
 pub use modes::assist::WAKE_VALUE;
+pub use schedule::is_proof_complete;
 
 /// One action, so precise that the code that performs it has nothing to decide.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -233,19 +233,29 @@ pub fn driver_daemon_sets(observed: &Observed, driver: Driver) -> Vec<&ObservedD
     }
 }
 
-/// Returns what the proof of a driver is about: the images of its DaemonSets.
+/// Returns what the proof of a driver is about: what each of its DaemonSets installs, separated by
+/// spaces.
 pub fn driver_identity(observed: &Observed, driver: Driver) -> String {
     let container = driver.traits().container;
-    let images: BTreeSet<&str> = driver_daemon_sets(observed, driver)
+    let installed: BTreeSet<String> = driver_daemon_sets(observed, driver)
         .into_iter()
         .flat_map(|daemon_set| {
             let own = daemon_set.images.get(container).into_iter();
             let every = daemon_set.images.values().filter(|_| container.is_empty());
-            own.chain(every)
+            let config = daemon_set.config_digest.as_deref();
+            own.chain(every).map(move |image| installed_driver(image, config))
         })
-        .map(String::as_str)
         .collect();
-    images.into_iter().collect::<Vec<_>>().join(" ")
+    installed.into_iter().collect::<Vec<_>>().join(" ")
+}
+
+/// Returns what a DaemonSet installs: its image, and the digest of the driver's configuration if the
+/// operator computes one. Another kernel module type, for example, is another driver.
+pub fn installed_driver(image: &str, config_digest: Option<&str>) -> String {
+    match config_digest {
+        Some(digest) => format!("{image}#{digest}"),
+        None => image.to_owned(),
+    }
 }
 
 /// Returns the DaemonSets of the GPU driver, of a ClusterPolicy or of NVIDIADrivers.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use contract::budget::working_seconds;
+use contract::driver::Driver;
 use contract::mode::Mode;
 use contract::operand::Operand;
 use contract::policy::UpgradeSettings;
@@ -15,11 +16,11 @@ use observed::Observed;
 use planner::drive_upgrade::record::read;
 use planner::memory::RunMemory;
 use planner::pods::filter::OwnPods;
-use planner::spec::driver_identity;
+use planner::spec::{driver_identity, installed_driver};
 
 use super::caches::ClusterCaches;
 use super::cluster::SimulatedCluster;
-use super::objects::{SimulatedOperand, driver_image, timestamp};
+use super::objects::{SimulatedOperand, config_digest, driver_image, timestamp};
 use super::operand_pods::PLUGIN_AND_EXPORTER;
 use super::setup::SimulationSetup;
 
@@ -67,7 +68,13 @@ impl HookState {
             .filter(|_| settings.has(Task::Drive));
         // An earlier run has succeeded with the driver that the fleet has.
         let memory = RunMemory {
-            proven_driver: Some(driver_image(&setup.from)),
+            proven_driver: Some(match settings.driver {
+                Driver::Gpu => installed_driver(
+                    &driver_image(&setup.from),
+                    Some(&config_digest(setup, &setup.from)),
+                ),
+                Driver::Ofed | Driver::DaemonSet => driver_image(&setup.from),
+            }),
             ..RunMemory::new(timestamp(0), deadline(&settings, 0))
         };
         Self {

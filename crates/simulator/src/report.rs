@@ -127,7 +127,7 @@ impl SimulationReport {
         if proof.canaries.iter().any(|name| !self.canaries.contains(name)) {
             self.canaries.extend(proof.canaries.iter().cloned());
         }
-        self.step_ends.resize(self.step_ends.len().max(proof.steps_ended), now);
+        self.step_ends.resize(self.step_ends.len().max(proof.ended_steps.len()), now);
         if proof.halt.is_some() {
             self.halted_at.get_or_insert(now);
         }

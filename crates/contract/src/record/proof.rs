@@ -1,6 +1,6 @@
 //! How far a rollout has proven a driver: kept in the run record, and passed on from run to run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -12,13 +12,23 @@ use crate::user_request::UserRequest;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DriverProof {
-    /// The driver: the image of each of its DaemonSets. Another driver begins with canaries again.
+    /// The driver: what its DaemonSets install, separated by spaces. Another driver begins with
+    /// canaries again; DaemonSets that disappear do not make it another one.
     pub driver: String,
     /// The names of the canaries, as far as they are chosen.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub canaries: Vec<String>,
-    /// How many steps have ended, with their soaks.
-    pub steps_ended: usize,
+    /// The labels by which each canary was chosen, by its name. While its driver is replaced, a
+    /// node loses the labels of GPU feature discovery.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub canary_labels: BTreeMap<String, BTreeMap<String, String>>,
+    /// The canaries that have passed their acceptance tests with the driver.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub tested: BTreeSet<String>,
+    /// The steps that have ended, with their soaks. If the policy changes a step, this step and the
+    /// later ones are repeated.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ended_steps: Vec<String>,
     /// Since when all nodes of the current step have been proven; absent while some are not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proven_at: Option<Timestamp>,
@@ -26,7 +36,7 @@ pub struct DriverProof {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub halt: Option<Halted>,
     /// Failed nodes because of which the rollout halted, and despite which a user resumed it: they
-    /// do not halt it again.
+    /// do not halt it again until they are started again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub accepted: Vec<String>,
     /// The nodes on which the driver has failed.
@@ -102,6 +112,11 @@ impl DriverProof {
         Self { driver, ..Self::default() }
     }
 
+    /// Returns whether the proof is about this driver.
+    pub fn is_about(&self, driver: &str) -> bool {
+        is_part_of(driver, &self.driver)
+    }
+
     /// Ends the halt, if there is one and a user has ended it.
     pub fn resume(&mut self, requests: &[UserRequest]) {
         if let Some(halt) = self.halt.take_if(|halt| halt.ended_by(requests).is_some()) {
@@ -110,6 +125,13 @@ impl DriverProof {
             self.accepted.dedup();
         }
     }
+}
+
+/// Returns whether a driver is another one, or a part of it: a DaemonSet for one kernel or one node
+/// pool disappears when its last node does.
+pub fn is_part_of(driver: &str, other: &str) -> bool {
+    let of_other: BTreeSet<&str> = other.split_whitespace().collect();
+    driver.split_whitespace().all(|part| of_other.contains(part))
 }
 
 #[cfg(test)]
@@ -142,5 +164,14 @@ mod tests {
         assert_eq!(halted(None), (true, vec![]), "the request ended a pause");
         assert_eq!(halted(Some(4)), (true, vec![]), "the request ended an earlier halt");
         assert_eq!(halted(Some(5)), (false, vec!["gpu-0".to_owned(), "gpu-1".to_owned()]));
+    }
+
+    #[test]
+    fn daemon_set_that_disappears_keeps_the_proof() {
+        let proof = DriverProof::new("driver:580 driver:580-kernel-6.8".to_owned());
+        assert!(proof.is_about("driver:580"), "a node pool has left");
+        assert!(proof.is_about(""), "the operator creates its DaemonSets again");
+        assert!(!proof.is_about("driver:580 driver:590"), "a node pool has another driver");
+        assert!(!proof.is_about("driver:58"), "it is another driver");
     }
 }

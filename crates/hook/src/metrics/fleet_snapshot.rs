@@ -183,7 +183,7 @@ fn add_proof(samples: &mut MetricSamples, proof: &DriverProof, settings: &Settin
     }
     let upgrade = &settings.upgrade;
     let steps = step_count(upgrade.canary.as_ref(), &upgrade.ramp);
-    samples.add(&table::STEP, [], number((proof.steps_ended + 1).min(steps)));
+    samples.add(&table::STEP, [], number((proof.ended_steps.len() + 1).min(steps)));
     samples.add(&table::STEPS, [], number(steps));
     samples.add(&table::CANARIES, [], number(proof.canaries.len()));
 }
@@ -215,10 +215,11 @@ mod tests {
             nodes: vec!["gpu-0".to_owned()],
             labels: Vec::new(),
         };
-        let text = |steps_ended, halt| {
+        let text = |steps: usize, halt| {
             let canaries = vec!["gpu-0".to_owned(), "gpu-1".to_owned()];
             let driver = "driver".to_owned();
-            let proof = DriverProof { canaries, steps_ended, halt, ..DriverProof::new(driver) };
+            let ended_steps = vec![String::new(); steps];
+            let proof = DriverProof { canaries, ended_steps, halt, ..DriverProof::new(driver) };
             let mut samples = MetricSamples::default();
             add_proof(&mut samples, &proof, &settings);
             samples.text()

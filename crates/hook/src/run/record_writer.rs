@@ -14,6 +14,7 @@ use contract::user_request::accepted_nodes;
 use kube_io::record::{RecordError, RecordStore, StoredRecord};
 use observed::Observed;
 use observed::named::Named;
+use planner::decide::is_proof_complete;
 use planner::decide::{Action, Decision};
 use planner::hold::operator_version;
 use planner::memory::{AssessmentPeriod, RunMemory};
@@ -114,8 +115,12 @@ impl RecordWriter {
             run.specs = fingerprint(observed);
             if verdict.code == ExitCode::Success {
                 run.operator_version = operator_version(observed, settings);
-                run.proven_driver = Some(driver_identity(observed, settings.driver));
-                run.proof = None;
+                // Deferred nodes can be left without a single node that has the new driver.
+                let is_proven = |proof| is_proof_complete(proof, &settings.upgrade);
+                if run.proof.as_ref().is_none_or(is_proven) {
+                    run.proven_driver = Some(driver_identity(observed, settings.driver));
+                    run.proof = None;
+                }
             }
         }
         self.store.write(&run, &decision.memory.nodes).await?;

@@ -41,12 +41,12 @@ impl ProofStatus {
     pub(super) fn of(snapshot: &RolloutSnapshot) -> Option<Self> {
         let decision = &snapshot.decision;
         let proof = decision.memory.proof.as_deref()?;
-        let DriverProof { canaries, steps_ended, proven_at, halt, .. } = proof.clone();
+        let DriverProof { canaries, ended_steps, proven_at, halt, .. } = proof.clone();
         let is_halted = |step: &UpgradeReason| matches!(step, UpgradeReason::Halted { .. });
         let is_step = |reason: &Reason| matches!(reason, Reason::Upgrading(step) if step.waits_for_proof() || is_halted(step));
         let waits = decision.waits.iter().chain(decision.ended.iter());
         let text = waits.map(|wait| wait.reason).find(|reason| is_step(reason));
         let text = text.map(|reason| reason.to_string());
-        Some(Self { canaries, steps_ended, proven_at, halt, text })
+        Some(Self { canaries, steps_ended: ended_steps.len(), proven_at, halt, text })
     }
 }

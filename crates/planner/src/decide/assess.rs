@@ -67,6 +67,9 @@ pub(super) struct UpgradeStanding {
     pub(super) is_retried: bool,
     /// Whether it has the driver that it had, and its upgrade has not started.
     pub(super) is_old: bool,
+    /// Whether it counts in the steps of the proof: limits count it, and it has a driver pod or is
+    /// being upgraded.
+    pub(super) proves: bool,
     /// Whether the run waited for it, and no longer does.
     pub(super) ends: bool,
     pub(super) turn: UpgradeTurn,
@@ -108,6 +111,7 @@ impl UpgradeStanding {
             has_failed_driver: false,
             is_retried: false,
             is_old: false,
+            proves: false,
             ends: false,
             turn,
         }

@@ -66,6 +66,7 @@ impl FleetEffects {
             unasked,
             notes,
             focus,
+            tested,
             released_unchanged,
             depends_on_others: _,
         } = effects;
@@ -75,6 +76,12 @@ impl FleetEffects {
         }
         for uid in unasked {
             fleet.memory.evictions.remove(&uid);
+        }
+        if let Some(proof) = fleet.memory.proof.as_mut().filter(|_| tested)
+            && proof.canaries.contains(&node.name)
+        {
+            // The record with this is written before the node takes workloads.
+            Arc::make_mut(proof).tested.insert(node.name.clone());
         }
         if released_unchanged {
             fleet.memory.released_unchanged.insert(node.name.clone());

@@ -93,6 +93,10 @@ pub(super) struct NodeSums {
     pub(super) retried: BTreeSet<Arc<str>>,
     /// Number of nodes with the driver that they had, whose upgrade has not started.
     pub(super) old: usize,
+    /// Nodes that the hook upgrades now.
+    pub(super) in_progress: BTreeSet<Arc<str>>,
+    /// Number of nodes that count in the steps of the proof.
+    pub(super) proving: usize,
     /// The nodes that limits count.
     pub(super) throttled: ThrottledFleet,
     /// When results expire.
@@ -220,6 +224,10 @@ impl NodeSums {
         name_in(&mut self.failed_drivers, upgrade.has_failed_driver);
         name_in(&mut self.retried, upgrade.is_retried);
         number(&mut self.old, upgrade.is_old);
+        let record = upgrade.turn.record();
+        let in_progress = record.is_some_and(|record| record.state.is_in_progress());
+        name_in(&mut self.in_progress, in_progress);
+        number(&mut self.proving, upgrade.proves);
         name_in(&mut self.dependent, upgrade.ends || assessment.needs.is_stale());
         if ending.reason.as_ref().is_some_and(|reason| reason.asks_why()) {
             let is_only = known.only_left().is_some();

@@ -51,6 +51,8 @@ pub(super) struct NodeEffects {
     pub(super) notes: Vec<DecisionNote>,
     /// Whether this decision needs its pods, and so does the next one.
     pub(super) focus: bool,
+    /// Whether it is released after it has passed its acceptance tests.
+    pub(super) tested: bool,
     /// Whether it is released unchanged because the time is over.
     pub(super) released_unchanged: bool,
     /// Whether its assessment depends on more than the fleet and itself.

@@ -16,6 +16,7 @@ use super::modes::steer;
 use super::node_draft::NodeDraft;
 use super::run_nodes::RunNodes;
 
+pub use proof::is_complete as is_proof_complete;
 use starts::StartQueue;
 
 mod proof;

@@ -273,6 +273,9 @@ impl UpgradeReason {
             Self::OutsideWindow { deadline: None, .. } => {
                 "wait: policy.windows sets when the hook may start nodes; to start them now, change it and deploy again"
             }
+            Self::CanariesFirst { awaited, .. } if !awaited.is_empty() => {
+                "run gpu-rollout why NODE for the node that cannot be started, and remove what holds it back, or label it to be skipped"
+            }
             Self::CanariesFirst { .. } => {
                 "wait: policy.canary sets how many nodes are upgraded first"
             }

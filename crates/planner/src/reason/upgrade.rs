@@ -57,6 +57,9 @@ pub enum UpgradeReason {
         canaries: Arc<[String]>,
         /// How many of them are proven.
         proven: usize,
+        /// The only nodes with their label values, which would be canaries, and cannot be started
+        /// now.
+        awaited: Arc<[String]>,
     },
     /// The ramp allows no more nodes until those of this step are proven.
     RampStep {
@@ -270,15 +273,24 @@ impl fmt::Display for UpgradeReason {
                     write!(out, ", too late for this run, which must end at {at:.0}")
                 })
             }
-            Self::CanariesFirst { canaries, .. } if canaries.is_empty() => {
-                write!(out, "the canaries come first, and are being chosen")
-            }
-            Self::CanariesFirst { canaries, proven } => {
+            Self::CanariesFirst { canaries, proven, awaited } => {
+                match (canaries.is_empty(), awaited.is_empty()) {
+                    (true, true) => write!(out, "the canaries come first, and are being chosen")?,
+                    (true, false) => write!(out, "the canaries come first")?,
+                    (false, _) => write!(
+                        out,
+                        "the canaries come first, and {proven} of {} are proven: {}",
+                        canaries.len(),
+                        listed(canaries)
+                    )?,
+                }
+                if awaited.is_empty() {
+                    return Ok(());
+                }
                 write!(
                     out,
-                    "the canaries come first, and {proven} of {} are proven: {}",
-                    canaries.len(),
-                    listed(canaries)
+                    "; as a canary, the hook also needs the only node with its label values, which cannot be started now: {}",
+                    listed(awaited)
                 )
             }
             Self::RampStep { share, limit, total } => {

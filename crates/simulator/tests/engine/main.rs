@@ -29,6 +29,7 @@ mod parameters;
 mod pauses;
 mod plugin_releases;
 mod plugins;
+mod proof;
 mod refusals;
 mod regressions;
 mod restarts;

@@ -5,6 +5,7 @@ use contract::acceptance::{ACCEPTANCE_NAMESPACE, AcceptanceTest, AcceptanceTime}
 use contract::count::Count;
 use contract::driver::Driver;
 use contract::exit::ExitCode;
+use contract::proof::Canary;
 use contract::record::acceptance::{AcceptanceResult, AcceptanceVerdict};
 use planner::drive_upgrade::record::UpgradeRecord;
 
@@ -61,6 +62,23 @@ async fn passed_test_is_recorded_reported_and_deleted() {
         reasons.filter(|reason| reason.starts_with("AcceptanceTest")).collect();
     assert_eq!(reasons, ["AcceptanceTestStarted", "AcceptanceTestPassed"]);
     assert_eq!(creations(&fleet, "gpu-0"), 1);
+}
+
+/// Regression: all nodes failed their test with the old driver, and the run succeeded without
+/// upgrading a node. The driver then counted as proven, and the next run had no canaries.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn driver_that_reached_no_node_is_not_proven() {
+    let fleet = Driven::new(Driver::Gpu, |settings| {
+        settings.upgrade.acceptance = vec![acceptance_test("smi", &[AcceptanceTime::Before])];
+        settings.upgrade.canary = Some(Canary::default());
+    });
+    let fleet = fleet.with(|script| script.rejected = ["gpu-0", "gpu-1", "gpu-2"].into()).begin();
+    let ended = fleet.run("pod-a").await;
+    assert_eq!(ended.code, ExitCode::Success, "{}", ended.message);
+    assert!(ended.message.contains("3 deferred"), "{}", ended.message);
+    let run = fleet.world.recorded().expect("a record");
+    assert_eq!(run.proven_driver, None);
+    assert!(run.proof.is_some(), "the next run continues the proof");
 }
 
 /// A quota refuses the pod: the node fails with the server's message, and the others continue.

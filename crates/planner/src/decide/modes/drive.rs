@@ -171,6 +171,7 @@ pub(in crate::decide) fn assess(
     let in_progress = throttled.as_ref().is_some_and(|node| node.in_progress);
     let given_up = is_given_up(draft, &driven);
     let is_old = !in_progress && is_old(draft, &driven);
+    let proves = counts && (driven.pod.is_some() || is_recorded || in_progress);
     let turn = next(draft, &driven, left);
     UpgradeStanding {
         throttled,
@@ -179,6 +180,7 @@ pub(in crate::decide) fn assess(
         has_failed_driver: has_failed_driver(draft, &driven),
         is_retried: !given_up && !is_old && is_retried(&driven),
         is_old,
+        proves,
         ends: turn == UpgradeTurn::Over && draft.is_under_way(),
         turn,
     }

@@ -68,6 +68,7 @@ pub(in crate::decide) fn assess(
         // NVIDIA's controller does not retry nodes.
         is_retried: false,
         is_old: !in_progress && is_old(draft, &driven),
+        proves: in_progress || driven.pod.is_some() || driven.record().is_some(),
         ends,
         turn,
     }

@@ -10,15 +10,21 @@ use crate::spec::driver_identity;
 use crate::time::after;
 use contract::policy::UpgradeSettings;
 use contract::proof::{Canary, Halt, RampShare};
-use contract::record::proof::{DriverProof, HaltCause, Halted};
+use contract::record::proof::{DriverProof, HaltCause, Halted, is_part_of};
 
-use crate::decide::assess::{UpgradeStanding, UpgradeTurn};
+use crate::decide::assess::UpgradeStanding;
 use crate::decide::run_nodes::RunNodes;
 
-use canaries::choose;
+use canaries::{CanaryChoice, choose};
+use evidence::is_proven;
 
 mod canaries;
+mod evidence;
 mod failures;
+
+/// Seconds after which the hook looks again whether the run still waits for a canary that has its
+/// driver.
+const SETTLING_SECONDS: u64 = 10;
 
 /// Which candidates may be started.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +69,18 @@ impl<'s> ProofStep<'s> {
         canaries.chain(upgrade.ramp.iter().copied().map(ProofStep::Share)).nth(ended)
     }
 
+    /// Returns what distinguishes the step from others, for the run record.
+    fn key(&self) -> String {
+        match self {
+            Self::Canaries(Canary { nodes, per, .. }) => {
+                let per =
+                    if per.is_empty() { String::new() } else { format!(" per {}", per.join(", ")) };
+                format!("{} canaries{per}", nodes)
+            }
+            Self::Share(share) => share.to_string(),
+        }
+    }
+
     /// Describes the step for people: what may be started.
     fn describe(&self, total: usize) -> String {
         match self {
@@ -75,7 +93,8 @@ impl<'s> ProofStep<'s> {
 /// The numbers of nodes that a step depends on.
 #[derive(Clone, Copy)]
 struct FleetCounts {
-    /// The nodes that limits count.
+    /// The nodes that limits count, without those that have no driver pod, such as nodes with a
+    /// driver of their own.
     total: usize,
     /// Nodes with the driver that they had, whose upgrade has not started.
     old: usize,
@@ -89,7 +108,7 @@ impl FleetCounts {
         let counted =
             |counts: fn(&UpgradeStanding) -> bool| upgrades().filter(|one| counts(one)).count();
         Self {
-            total: sums.throttled.len() + counted(|one| one.throttled.is_some()),
+            total: sums.proving + counted(|one| one.proves),
             old: sums.old + counted(|one| one.is_old),
             in_progress: sums.throttled.in_progress()
                 + counted(|one| one.throttled.as_ref().is_some_and(|node| node.in_progress)),
@@ -113,16 +132,20 @@ pub(super) fn advance(nodes: &mut RunNodes<'_>, memory: &mut RunMemory) -> Proof
         return ProofGate::Open;
     }
     let driver = driver_identity(fleet.observed, fleet.settings.driver);
-    if memory.proven_driver.as_ref() == Some(&driver) {
+    if memory.proven_driver.as_ref().is_some_and(|proven| is_part_of(&driver, proven)) {
         // The fleet goes back to it.
         return ProofGate::Open;
     }
-    let known = known.filter(|proof| proof.driver == driver);
+    let known = known.filter(|proof| proof.is_about(&driver));
     let mut proof = known.map_or_else(|| DriverProof::new(driver), Arc::unwrap_or_clone);
     failures::note(nodes, &mut proof);
-    if proof.halt.is_none() {
-        proof.halt = halted(nodes, &proof, halt);
-    }
+    // A node that a user retries must prove the driver like any other.
+    proof.accepted.retain(|name| !is_in_progress(nodes, name));
+    repeat_changed_steps(&mut proof, &fleet.settings.upgrade);
+    proof.halt = match proof.halt.take() {
+        Some(known) => Some(with_later_failures(nodes, &proof, known)),
+        None => halted(nodes, &proof, halt),
+    };
     let gate = match &proof.halt {
         Some(halt) => ProofGate::Closed(halt.into()),
         None => step(nodes, &mut proof, counts),
@@ -133,29 +156,65 @@ pub(super) fn advance(nodes: &mut RunNodes<'_>, memory: &mut RunMemory) -> Proof
 
 /// Returns the halt, if failed nodes have reached a limit.
 fn halted(nodes: &RunNodes<'_>, proof: &DriverProof, limits: Halt) -> Option<Halted> {
-    let listed = || nodes.listed.iter().map(|node| (node.name, &node.assessment.upgrade));
-    let is_counted = |name: &&str| proof.accepted.iter().all(|known| known != *name);
-    let named = |kept: &BTreeSet<Arc<str>>, fails: fn(&UpgradeStanding) -> bool| -> Vec<String> {
-        let examined = listed().filter(|(_, upgrade)| fails(upgrade)).map(|(name, _)| name);
-        let names = kept.iter().chain(examined).map(|name| &**name);
-        let names = names.chain(failures::departed(nodes, proof)).filter(is_counted);
-        let names: BTreeSet<&str> = names.collect();
-        names.into_iter().map(str::to_owned).collect()
+    let reaches = |cause, limit: u32| {
+        let failed = failed(nodes, proof, cause);
+        let is_over = failed.len() >= usize::try_from(limit).unwrap_or(usize::MAX);
+        is_over.then(|| {
+            let labels = canaries::label_values(nodes.fleet, proof, &failed);
+            Halted { at: nodes.fleet.now, cause, nodes: failed, labels }
+        })
     };
-    let sums = &nodes.kept.sums;
-    let proofs = named(&sums.failed_proofs, |upgrade| upgrade.has_failed_proof);
-    let failed = named(&sums.given_up, |upgrade| upgrade.given_up);
-    let reaches =
-        |nodes: &[String], limit: u32| nodes.len() >= usize::try_from(limit).unwrap_or(usize::MAX);
-    let halts = |cause, named: Vec<String>| {
-        let labels = canaries::label_values(nodes.fleet, &named);
-        Some(Halted { at: nodes.fleet.now, cause, nodes: named, labels })
-    };
-    if reaches(&proofs, limits.failed_proofs) {
-        return halts(HaltCause::FailedProofs, proofs);
+    let failed_proofs = reaches(HaltCause::FailedProofs, limits.failed_proofs);
+    failed_proofs.or_else(|| reaches(HaltCause::FailedNodes, limits.failed_nodes?))
+}
+
+/// Adds the nodes that were in progress at a halt and have failed since then: a user who ends the
+/// halt knows them, and they do not halt the rollout again.
+fn with_later_failures(nodes: &RunNodes<'_>, proof: &DriverProof, halt: Halted) -> Halted {
+    let mut all: BTreeSet<String> = failed(nodes, proof, halt.cause).into_iter().collect();
+    if all.iter().all(|name| halt.nodes.contains(name)) {
+        return halt;
     }
-    let is_over = limits.failed_nodes.is_some_and(|limit| reaches(&failed, limit));
-    if is_over { halts(HaltCause::FailedNodes, failed) } else { None }
+    all.extend(halt.nodes);
+    let failed: Vec<String> = all.into_iter().collect();
+    let mut labels = canaries::label_values(nodes.fleet, proof, &failed);
+    // Nodes that have left have no labels any more.
+    labels.extend(halt.labels);
+    labels.sort_unstable();
+    labels.dedup();
+    Halted { nodes: failed, labels, ..halt }
+}
+
+/// Returns the failed nodes that count for a cause of halts.
+fn failed(nodes: &RunNodes<'_>, proof: &DriverProof, cause: HaltCause) -> Vec<String> {
+    let sums = &nodes.kept.sums;
+    let (kept, fails): (_, fn(&UpgradeStanding) -> bool) = match cause {
+        HaltCause::FailedProofs => (&sums.failed_proofs, |upgrade| upgrade.has_failed_proof),
+        HaltCause::FailedNodes => (&sums.given_up, |upgrade| upgrade.given_up),
+    };
+    let examined = nodes.listed.iter().filter(|node| fails(&node.assessment.upgrade));
+    let names = kept.iter().chain(examined.map(|node| node.name)).map(|name| &**name);
+    let names = names.chain(failures::departed(nodes, proof));
+    let names: BTreeSet<&str> =
+        names.filter(|name| proof.accepted.iter().all(|known| known != name)).collect();
+    names.into_iter().map(str::to_owned).collect()
+}
+
+/// Forgets the steps that have ended from the first one on that is another one in this policy.
+fn repeat_changed_steps(proof: &mut DriverProof, upgrade: &UpgradeSettings) {
+    let is_same = |(place, known): &(usize, &String)| {
+        ProofStep::after(*place, upgrade).is_some_and(|step| step.key() == **known)
+    };
+    let same = proof.ended_steps.iter().enumerate().take_while(is_same).count();
+    if same < proof.ended_steps.len() {
+        proof.ended_steps.truncate(same);
+        proof.proven_at = None;
+    }
+}
+
+/// Returns whether every step has ended: the driver is proven, whatever nodes are left.
+pub fn is_complete(proof: &DriverProof, upgrade: &UpgradeSettings) -> bool {
+    ProofStep::after(proof.ended_steps.len(), upgrade).is_none()
 }
 
 /// Advances through the steps that have ended. Returns which candidates the current step starts.
@@ -164,9 +223,14 @@ fn step(nodes: &mut RunNodes<'_>, proof: &mut DriverProof, counts: FleetCounts) 
     let upgrade = &fleet.settings.upgrade;
     let soak = upgrade.canary.as_ref().map_or(0, |canary| canary.soak_seconds);
     loop {
-        let Some(step) = ProofStep::after(proof.steps_ended, upgrade) else {
+        let Some(step) = ProofStep::after(proof.ended_steps.len(), upgrade) else {
             return ProofGate::Open;
         };
+        let is_canary_step = matches!(step, ProofStep::Canaries(_));
+        if is_canary_step && evidence::has_unproven(nodes, proof) {
+            // A canary has stopped working during its soak: it begins again.
+            proof.proven_at = None;
+        }
         if proof.proven_at.is_none() {
             let gate = match step {
                 ProofStep::Canaries(canary) => canary_gate(nodes, proof, canary),
@@ -178,14 +242,14 @@ fn step(nodes: &mut RunNodes<'_>, proof: &mut DriverProof, counts: FleetCounts) 
         }
         let proven_at = *proof.proven_at.get_or_insert(fleet.now);
         if !nodes.alarm.passed(proven_at, soak) {
-            let next = ProofStep::after(proof.steps_ended + 1, upgrade);
+            let next = ProofStep::after(proof.ended_steps.len() + 1, upgrade);
             return ProofGate::Closed(UpgradeReason::StepSoak {
                 step: step.describe(total),
                 until: after(proven_at, soak),
                 next: next.map_or_else(|| "all nodes".to_owned(), |next| next.describe(total)),
             });
         }
-        proof.steps_ended += 1;
+        proof.ended_steps.push(step.key());
         proof.proven_at = None;
     }
 }
@@ -196,15 +260,20 @@ fn canary_gate(
     proof: &mut DriverProof,
     canary: &Canary,
 ) -> Option<ProofGate> {
-    let is_chosen = choose(nodes, proof, canary);
-    let proven = proof.canaries.iter().filter(|name| is_proven(nodes, name)).count();
-    if is_chosen && proven == proof.canaries.len() {
+    let choice = choose(nodes, proof, canary);
+    let proven = proof.canaries.iter().filter(|name| is_proven(nodes, proof, name)).count();
+    if choice == CanaryChoice::Complete && proven == proof.canaries.len() {
         return None;
+    }
+    if proof.canaries.iter().any(|name| evidence::may_settle(nodes, name)) {
+        // The outcome of a node is known after this stage.
+        nodes.alarm.set(after(nodes.fleet.now, SETTLING_SECONDS));
     }
     let names: BTreeSet<Arc<str>> =
         proof.canaries.iter().map(|name| Arc::from(name.as_str())).collect();
     let canaries: Arc<[String]> = proof.canaries.as_slice().into();
-    Some(ProofGate::Only(names, UpgradeReason::CanariesFirst { canaries, proven }))
+    let awaited: Arc<[String]> = choice.awaited().into();
+    Some(ProofGate::Only(names, UpgradeReason::CanariesFirst { canaries, proven, awaited }))
 }
 
 /// Returns how many nodes may be started for a share of the fleet; `None` if it is proven. A node
@@ -232,28 +301,10 @@ fn retried(nodes: &RunNodes<'_>) -> BTreeSet<Arc<str>> {
     kept.chain(examined.map(|node| Arc::clone(node.name))).collect()
 }
 
-/// Returns whether the node's driver is current and its checks have succeeded, apart from an
-/// operand that is excused.
-fn is_proven(nodes: &RunNodes<'_>, name: &str) -> bool {
-    standing(nodes, name).is_some_and(|upgrade| match upgrade.turn {
-        UpgradeTurn::Over => true,
-        UpgradeTurn::Left => waits_for_excused_operand(nodes, name),
-        UpgradeTurn::Waits(_) | UpgradeTurn::Candidate(_) | UpgradeTurn::UnderWay(_) => false,
-    })
-}
-
-/// Returns whether the node waits only for an operand that was failing before the run, or that a
-/// user has overruled. Its driver is then current: that comes first.
-fn waits_for_excused_operand(nodes: &RunNodes<'_>, name: &str) -> bool {
-    let left = match nodes.place(name) {
-        Some(place) => nodes.listed[place].reason.as_ref(),
-        None => nodes.kept.known.get(name).and_then(|known| known.left.as_ref()),
-    };
-    let (observed, memory) = (nodes.fleet.observed, nodes.fleet.memory);
-    let node = observed.nodes.get(name);
-    let entry = node.and_then(|node| memory.baseline.as_ref()?.get(&node.uid));
-    let operand = left.and_then(|left| left.operand());
-    operand.zip(entry).is_some_and(|(operand, entry)| entry.failing.contains(&operand.daemon_set))
+/// Returns whether the hook upgrades the node now.
+fn is_in_progress(nodes: &RunNodes<'_>, name: &str) -> bool {
+    let record = standing(nodes, name).and_then(|upgrade| upgrade.turn.record());
+    record.is_some_and(|record| record.state.is_in_progress())
 }
 
 /// Returns the assessment of a node's upgrade.
@@ -261,5 +312,40 @@ fn standing<'n>(nodes: &'n RunNodes<'_>, name: &str) -> Option<&'n UpgradeStandi
     match nodes.place(name) {
         Some(place) => Some(&nodes.listed[place].assessment.upgrade),
         None => Some(&nodes.kept.known.get(name)?.found.as_ref()?.0.upgrade),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A step that was added before the others, or changed, has not ended.
+    #[test]
+    fn changed_step_is_repeated() {
+        let share = |text: &str| text.parse::<RampShare>().expect("a share");
+        let settings = |canary: Option<u32>, ramp: &[&str]| UpgradeSettings {
+            canary: canary.map(|nodes| Canary { nodes, ..Canary::default() }),
+            ramp: ramp.iter().map(|text| share(text)).collect(),
+            ..UpgradeSettings::default()
+        };
+        let both = ["1 canaries", "10%"].map(str::to_owned).to_vec();
+        for (policy, ended, is_complete_now) in [
+            (settings(Some(1), &["10%"]), 2, true),
+            (settings(Some(1), &["10%", "50%"]), 2, false),
+            (settings(Some(1), &["20%"]), 1, false),
+            (settings(Some(2), &["10%"]), 0, false),
+            (settings(None, &["10%"]), 0, false),
+            (settings(Some(1), &[]), 1, true),
+        ] {
+            let mut proof = DriverProof {
+                ended_steps: both.clone(),
+                proven_at: Some(jiff::Timestamp::UNIX_EPOCH),
+                ..DriverProof::default()
+            };
+            repeat_changed_steps(&mut proof, &policy);
+            assert_eq!(proof.ended_steps.len(), ended, "{policy:?}");
+            assert_eq!(proof.proven_at.is_some(), ended == 2, "{policy:?}");
+            assert_eq!(is_complete(&proof, &policy), is_complete_now, "{policy:?}");
+        }
     }
 }

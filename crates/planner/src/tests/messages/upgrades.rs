@@ -66,10 +66,20 @@ fn of_the_turn() -> Vec<UpgradeReason> {
         UpgradeReason::Soak { until: LATER },
         UpgradeReason::OutsideWindow { opens: LATER, deadline: None },
         UpgradeReason::OutsideWindow { opens: LATER, deadline: Some(LATER) },
-        UpgradeReason::CanariesFirst { canaries: Arc::default(), proven: 0 },
+        UpgradeReason::CanariesFirst {
+            canaries: Arc::default(),
+            proven: 0,
+            awaited: Arc::default(),
+        },
         UpgradeReason::CanariesFirst {
             canaries: ["gpu-2".to_owned(), "gpu-3".to_owned()].into(),
             proven: 1,
+            awaited: Arc::default(),
+        },
+        UpgradeReason::CanariesFirst {
+            canaries: ["gpu-2".to_owned()].into(),
+            proven: 1,
+            awaited: ["gpu-3".to_owned()].into(),
         },
         UpgradeReason::RampStep { share: "10%".parse().expect("a share"), limit: 12, total: 120 },
         UpgradeReason::StepSoak {

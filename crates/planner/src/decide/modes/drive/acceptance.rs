@@ -135,6 +135,17 @@ pub(in crate::decide) fn must_be_tested(
     !workloads_stay(record) && tests.all().next().is_some()
 }
 
+/// Returns whether the node has passed the tests that it must pass with its driver.
+pub(in crate::decide) fn has_passed(
+    draft: &NodeDraft<'_>,
+    driven: &DrivenNode<'_>,
+    record: &UpgradeRecord,
+) -> bool {
+    let Some(own) = driven.pod.as_ref() else { return false };
+    let tests = tests_of(draft.fleet, driven.node, own, record, AcceptanceTime::After);
+    tests.current(record).is_none() && tests.results(record).all(|result| result.verdict.accepts())
+}
+
 /// Runs the tests of a time, one after the other, and adds their results to the record.
 pub(in crate::decide) fn accept(
     draft: &mut NodeDraft<'_>,

@@ -13,9 +13,9 @@ use crate::reason::upgrade::UpgradeReason;
 use contract::record::PluginReplacement;
 use contract::task::Task;
 
-use super::DrivenNode;
 use super::patch::{put, remove, take_note};
 use super::turn::is_older;
+use super::{DrivenNode, acceptance};
 
 /// Removes gpu-rollout's labels and annotations, but no cordon whose owner is unknown.
 pub(in crate::decide) fn clear_away(draft: &mut NodeDraft<'_>) -> UpgradeTurn {
@@ -54,6 +54,7 @@ pub(in crate::decide) fn release_node(
         replaced.concat()
     )));
     if draft.issue(patch) {
+        draft.effects.tested = acceptance::has_passed(draft, driven, record);
         draft.change_record(|known| known.steps = record.steps());
         note_results(draft, record);
     }

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use contract::proof::Canary;
 use contract::record::proof::DriverProof;
 use contract::task::Task;
-use observed::ObservedNode;
 
 use crate::decide::assess::UpgradeTurn;
 use crate::decide::emit::outcome::outcome_at_once;
@@ -18,7 +17,8 @@ use crate::pods::device_users::{DeviceRelation, DeviceRules, DeviceUsers, consum
 use crate::reason::Reason;
 use crate::reason::upgrade::UpgradeReason;
 
-use super::standing;
+use super::evidence::is_tested;
+use super::{is_in_progress, standing};
 
 /// Seconds after which canaries are chosen among the nodes whose pods are listed by then.
 const LISTING_SECONDS: u64 = 30;
@@ -26,20 +26,50 @@ const LISTING_SECONDS: u64 = 30;
 /// The values of the labels that make a combination; empty for a node without the label.
 type Combination = Vec<String>;
 
-/// Chooses the missing canaries, and forgets those that cannot be canaries any more. Returns whether
-/// every combination of label values has its canaries, as far as its nodes are not left alone.
-pub(super) fn choose(nodes: &mut RunNodes<'_>, proof: &mut DriverProof, canary: &Canary) -> bool {
-    let accepted = &proof.accepted;
-    proof.canaries.retain(|name| is_available(nodes, accepted, name));
-    let observed = nodes.fleet.observed;
-    let mut found: BTreeMap<Combination, usize> = BTreeMap::new();
-    for node in proof.canaries.iter().filter_map(|name| observed.nodes.get(name)) {
-        *found.entry(combination(node, canary)).or_default() += 1;
+/// Whether the canaries are chosen.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum CanaryChoice {
+    /// Every combination of label values has its canaries, as far as its nodes are not left alone.
+    Complete,
+    /// The pods of nodes are not listed yet, or no node may be started.
+    Pending,
+    /// These nodes are the only ones of their combinations, and may not be started now.
+    HeldBack(Vec<String>),
+}
+
+impl CanaryChoice {
+    /// Returns the nodes that must be available before the choice is complete.
+    pub(super) fn awaited(self) -> Vec<String> {
+        match self {
+            Self::HeldBack(names) => names,
+            Self::Complete | Self::Pending => Vec::new(),
+        }
     }
-    let candidates = candidates(nodes, canary);
+}
+
+/// Chooses the missing canaries, and forgets those that cannot be canaries any more.
+pub(super) fn choose(
+    nodes: &mut RunNodes<'_>,
+    proof: &mut DriverProof,
+    canary: &Canary,
+) -> CanaryChoice {
+    let available: Vec<String> =
+        proof.canaries.iter().filter(|name| is_available(nodes, proof, name)).cloned().collect();
+    proof.canaries = available;
+    proof.canary_labels.retain(|name, _| proof.canaries.contains(name));
+    let mut found: BTreeMap<Combination, usize> = BTreeMap::new();
+    for name in &proof.canaries {
+        *found.entry(combination(nodes.fleet, proof, canary, name)).or_default() += 1;
+    }
+    let candidates = candidates(nodes, proof, canary);
     let has_nodes = |of: &Combination| candidates.contains_key(of) || found.contains_key(of);
-    if held_back(nodes).iter().any(|node| !has_nodes(&combination(node, canary))) {
-        return false;
+    let held_back: Vec<String> = held_back(nodes)
+        .into_iter()
+        .filter(|name| !has_nodes(&combination(nodes.fleet, proof, canary, name)))
+        .map(str::to_owned)
+        .collect();
+    if !held_back.is_empty() {
+        return CanaryChoice::HeldBack(held_back);
     }
     let wanted = usize::try_from(canary.nodes).unwrap_or(usize::MAX);
     let known: BTreeSet<&str> = proof.canaries.iter().map(String::as_str).collect();
@@ -55,23 +85,32 @@ pub(super) fn choose(nodes: &mut RunNodes<'_>, proof: &mut DriverProof, canary: 
     }
     let nominated: Vec<&Arc<str>> = lacking.iter().flat_map(|(_, free)| free).copied().collect();
     if !are_listed(nodes, &nominated) {
-        return false;
+        return CanaryChoice::Pending;
     }
     let mut chosen = Vec::new();
     for (missing, free) in lacking {
-        let mut ranked: Vec<(usize, &Arc<str>)> =
-            free.into_iter().map(|name| (device_users(nodes, name), name)).collect();
+        // A node that is in progress for another driver gets this one anyway.
+        let mut ranked: Vec<(bool, usize, &Arc<str>)> = free
+            .into_iter()
+            .map(|name| (!is_in_progress(nodes, name), device_users(nodes, name), name))
+            .collect();
         ranked.sort_unstable();
-        chosen.extend(ranked.into_iter().take(missing).map(|(_, name)| name.to_string()));
+        chosen.extend(ranked.into_iter().take(missing).map(|(.., name)| name.to_string()));
+    }
+    for name in &chosen {
+        let labels = labels(nodes.fleet, canary, name);
+        if !labels.is_empty() {
+            proof.canary_labels.insert(name.clone(), labels);
+        }
     }
     proof.canaries.extend(chosen);
     proof.canaries.sort_unstable();
-    !proof.canaries.is_empty()
+    if proof.canaries.is_empty() { CanaryChoice::Pending } else { CanaryChoice::Complete }
 }
 
 /// Returns the nodes with their old driver that the run waits for, and that may not be started now,
 /// such as paused ones.
-fn held_back<'a>(nodes: &RunNodes<'a>) -> Vec<&'a ObservedNode> {
+fn held_back<'a>(nodes: &RunNodes<'a>) -> Vec<&'a str> {
     let (observed, memory) = (nodes.fleet.observed, nodes.fleet.memory);
     let is_left_alone = |name: &str, reason: &Reason| {
         let outcome = || memory.nodes.get(name).and_then(|record| record.outcome);
@@ -90,38 +129,69 @@ fn held_back<'a>(nodes: &RunNodes<'a>) -> Vec<&'a ObservedNode> {
             | None => false,
         }
     };
-    observed.nodes.iter().filter(|(name, _)| is_held_back(name)).map(|(_, node)| node).collect()
+    observed.nodes.keys().map(|name| &**name).filter(|name| is_held_back(name)).collect()
 }
 
-/// Returns the nodes that may be started, by combination.
-fn candidates(nodes: &RunNodes<'_>, canary: &Canary) -> BTreeMap<Combination, BTreeSet<Arc<str>>> {
+/// Returns the nodes that may be started, and those in progress that must not get the driver before
+/// the canaries, by combination.
+fn candidates(
+    nodes: &RunNodes<'_>,
+    proof: &DriverProof,
+    canary: &Canary,
+) -> BTreeMap<Combination, BTreeSet<Arc<str>>> {
     let mut found: BTreeMap<Combination, BTreeSet<Arc<str>>> = BTreeMap::new();
-    let is_candidate = |turn: &UpgradeTurn| matches!(turn, UpgradeTurn::Candidate(_));
-    let examined = nodes
-        .listed
-        .iter()
-        .filter(|node| is_candidate(&node.assessment.upgrade.turn))
-        .map(|node| node.name);
-    let kept = nodes.kept.sums.candidates.iter().map(|(_, name)| name);
+    let examined = nodes.listed.iter().filter(|node| match &node.assessment.upgrade.turn {
+        UpgradeTurn::Candidate(_) => true,
+        UpgradeTurn::UnderWay(_) => is_in_progress(nodes, node.name),
+        UpgradeTurn::Over | UpgradeTurn::Left | UpgradeTurn::Waits(_) => false,
+    });
+    let examined = examined.map(|node| node.name);
+    let sums = &nodes.kept.sums;
+    let kept = sums.candidates.iter().map(|(_, name)| name).chain(&sums.in_progress);
     for name in kept.chain(examined) {
-        if let Some(node) = nodes.fleet.observed.nodes.get(name) {
-            found.entry(combination(node, canary)).or_default().insert(Arc::clone(name));
-        }
+        let of = combination(nodes.fleet, proof, canary, name);
+        found.entry(of).or_default().insert(Arc::clone(name));
     }
     found
 }
 
-fn combination(node: &ObservedNode, canary: &Canary) -> Combination {
-    canary.per.iter().map(|label| node.labels.text(label).unwrap_or_default().to_owned()).collect()
+/// Returns the label values of a node by which canaries are chosen. Those with which a canary was
+/// chosen come first: it may have lost them since.
+fn combination(
+    fleet: &FleetInputs<'_>,
+    proof: &DriverProof,
+    canary: &Canary,
+    name: &str,
+) -> Combination {
+    let known = proof.canary_labels.get(name);
+    let live = fleet.observed.nodes.get(name);
+    let value = |label: &String| {
+        let known = known.and_then(|labels| labels.get(label)).map(String::as_str);
+        known.or_else(|| live?.labels.text(label)).unwrap_or_default().to_owned()
+    };
+    canary.per.iter().map(value).collect()
+}
+
+/// Returns the labels of a node by which canaries are chosen.
+fn labels(fleet: &FleetInputs<'_>, canary: &Canary, name: &str) -> BTreeMap<String, String> {
+    let node = fleet.observed.nodes.get(name);
+    let value = |label: &String| Some((label.clone(), node?.labels.text(label)?.to_owned()));
+    canary.per.iter().filter_map(value).collect()
 }
 
 /// Returns the label values of nodes by which canaries are chosen, such as
 /// `nvidia.com/gpu.product=NVIDIA-L4`; none without such labels.
-pub(super) fn label_values(fleet: &FleetInputs<'_>, names: &[String]) -> Vec<String> {
+pub(super) fn label_values(
+    fleet: &FleetInputs<'_>,
+    proof: &DriverProof,
+    names: &[String],
+) -> Vec<String> {
     let Some(canary) = fleet.settings.upgrade.canary.as_ref() else { return Vec::new() };
-    let nodes = names.iter().filter_map(|name| fleet.observed.nodes.get(name));
-    let values = nodes.filter_map(|node| {
-        let labels = canary.per.iter().zip(combination(node, canary));
+    let is_known = |name: &&String| {
+        fleet.observed.nodes.contains_key(*name) || proof.canary_labels.contains_key(*name)
+    };
+    let values = names.iter().filter(is_known).filter_map(|name| {
+        let labels = canary.per.iter().zip(combination(fleet, proof, canary, name));
         let labels: Vec<String> = labels.map(|(key, value)| format!("{key}={value}")).collect();
         (!labels.is_empty()).then(|| labels.join(" and "))
     });
@@ -130,10 +200,11 @@ pub(super) fn label_values(fleet: &FleetInputs<'_>, names: &[String]) -> Vec<Str
 
 /// Returns whether a canary may be started, is being upgraded, or is proven. A canary whose new
 /// driver failed stays one until it is given up, whatever it waits for: another node would get the
-/// same driver unproven. `accepted`: the failed nodes past which a user has resumed the rollout.
-fn is_available(nodes: &RunNodes<'_>, accepted: &[String], name: &str) -> bool {
+/// same driver unproven. One that has the driver without its tests cannot be tested any more.
+fn is_available(nodes: &RunNodes<'_>, proof: &DriverProof, name: &str) -> bool {
     standing(nodes, name).is_some_and(|upgrade| match &upgrade.turn {
-        UpgradeTurn::Candidate(_) | UpgradeTurn::Left | UpgradeTurn::Over => true,
+        UpgradeTurn::Candidate(_) => true,
+        UpgradeTurn::Left | UpgradeTurn::Over => is_tested(nodes, proof, name),
         UpgradeTurn::UnderWay(record) => record.state.is_in_progress() || !upgrade.given_up,
         UpgradeTurn::Waits(reason) => {
             // A user takes it as proven, or has repaired it.
@@ -141,7 +212,7 @@ fn is_available(nodes: &RunNodes<'_>, accepted: &[String], name: &str) -> bool {
             is_released
                 || upgrade.is_retried
                     && outcome_at_once(reason).is_none()
-                    && accepted.iter().all(|known| known != name)
+                    && proof.accepted.iter().all(|known| known != name)
         }
     })
 }
