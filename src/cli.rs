@@ -189,8 +189,9 @@ enum CliCommand {
     /// hook Job continues. If the Job ended during the pause, or because of the halt, deploy the
     /// bundle again.
     ///
-    /// After a halt, failed nodes stay failed and cordoned. With `--accept`, the next run takes the
-    /// named nodes as proven and uncordons them, although their checks failed.
+    /// After a halt, failed nodes stay failed, and those whose driver was touched stay cordoned.
+    /// With `--accept`, the next run takes the named nodes as proven and uncordons them, although
+    /// their checks failed.
     Resume(pause::ResumeArguments),
     /// Stop all rollouts and remove their cordons, labels, annotations and Lease
     ///

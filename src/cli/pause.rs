@@ -61,10 +61,10 @@ pub struct PauseArguments {
   gpu-rollout resume --all --yes
   gpu-rollout resume --accept gpu-3 gpu-7 --reason 'INC-4711: a bad test'")]
 pub struct ResumeArguments {
-    /// Remove every pause with this selector. If you give none of `--selector`, `--by` and `--all`,
-    /// `resume` removes the pause if there is only one; if there are several, it lists them and
-    /// changes nothing. A pause of all nodes has no selector: to remove it while there are other pauses, use
-    /// `--by` or `--all`
+    /// Remove every pause with this selector. If you give none of `--selector`, `--by`, `--all`
+    /// and `--accept`, `resume` removes the pause if there is only one; if there are several, it
+    /// lists them and changes nothing. A pause of all nodes has no selector: to remove it while
+    /// there are other pauses, use `--by` or `--all`
     #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "all")]
     selector: Option<String>,
     /// Remove every pause of this user, named as in the list of pauses; with `--selector`, only those

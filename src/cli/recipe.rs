@@ -13,6 +13,7 @@ use recipe::load::{ValidRecipe, load_with};
 use recipe::overrides::ValueOverride;
 use recipe::read::AllowedDirectoriesReader;
 use recipe::schema;
+use release::{EmbeddedCatalog, PlanOptions, plan};
 
 mod list;
 mod new;
@@ -100,7 +101,8 @@ enum RecipeCommand {
     ///
     /// Use it to start your own recipe. The criteria (--service, --accelerator, --intent, --os) must
     /// select exactly one recipe of the library. The new file has comments and passes
-    /// `recipe check`. An existing file is never overwritten.
+    /// `recipe check`, unless so many nodes need higher limits for their upgrade. An existing file is
+    /// never overwritten.
     #[command(
         after_long_help = "Examples:\n  gpu-rollout recipe new mine.yaml --gpu-nodes 16 --accelerator gb200 --intent training\n  gpu-rollout recipe new mine.yaml --gpu-nodes 16 --extends base"
     )]
@@ -237,25 +239,23 @@ fn check(
 ) -> ExitCode {
     let mut code = ExitCode::Success;
     for recipe in recipes {
-        match load_recipe(recipe, overrides, printer) {
-            Some(loaded) if loaded.warnings.is_empty() => {
-                let names: Vec<&str> = loaded
-                    .recipe
-                    .components
-                    .iter()
-                    .map(|component| component.name.as_str())
-                    .collect();
-                printer.note(&format!("ok: {recipe} ({})", names.join(", ")));
-            }
-            Some(loaded) if strict => {
-                printer.error(
-                    &format!("the recipe `{recipe}` has {}", loaded.warnings.summary()),
-                    None,
-                );
-                code = ExitCode::Input;
-            }
-            Some(loaded) => printer.note(&format!("ok: {recipe}, {}", loaded.warnings.summary())),
-            None => code = ExitCode::Input,
+        let Some(loaded) = load_recipe(recipe, overrides, printer) else {
+            code = ExitCode::Input;
+            continue;
+        };
+        if let Err(error) = plan(&loaded.recipe, &EmbeddedCatalog, &PlanOptions::default()) {
+            printer.error(&format!("{recipe}: {error}"), error.hint().as_deref());
+            code = ExitCode::Input;
+        } else if loaded.warnings.is_empty() {
+            let components = loaded.recipe.components.iter();
+            let names: Vec<&str> = components.map(|component| component.name.as_str()).collect();
+            printer.note(&format!("ok: {recipe} ({})", names.join(", ")));
+        } else if strict {
+            let text = format!("the recipe `{recipe}` has {}", loaded.warnings.summary());
+            printer.error(&text, None);
+            code = ExitCode::Input;
+        } else {
+            printer.note(&format!("ok: {recipe}, {}", loaded.warnings.summary()));
         }
     }
     code

@@ -9,7 +9,7 @@ fn folder() -> tempfile::TempDir {
 /// It created a recipe with 30000 nodes, which `recipe check` refuses.
 #[test]
 fn new_recipe_takes_only_valid_node_counts() {
-    for (nodes, expected) in [("0", 2), ("1", 0), ("20000", 0), ("20001", 2), ("30000", 2)] {
+    for (nodes, expected) in [("0", 2), ("1", 0), ("2000", 0), ("20001", 2), ("30000", 2)] {
         let folder = folder();
         let new = ["new", "mine.yaml", "--gpu-nodes", nodes, "--extends=base"];
         assert_eq!(recipe_in(&folder, &new), Some(expected), "{nodes}");
@@ -17,6 +17,16 @@ fn new_recipe_takes_only_valid_node_counts() {
             assert_eq!(recipe_in(&folder, &["check", "mine.yaml"]), Some(0), "{nodes}");
         }
     }
+}
+
+/// Regression: `recipe check` accepted what `bundle render` refused: one after the other, 20,000
+/// nodes take longer than a time budget can be.
+#[test]
+fn check_refuses_what_cannot_be_rendered() {
+    let folder = folder();
+    let new = ["new", "mine.yaml", "--gpu-nodes", "20000", "--extends=base"];
+    assert_eq!(recipe_in(&folder, &new), Some(0));
+    assert_eq!(recipe_in(&folder, &["check", "mine.yaml"]), Some(1));
 }
 
 /// For `mine.txt`, it named `recipe check mine.txt`, which looks for a recipe of the library.

@@ -334,9 +334,10 @@ pub enum HoldNodes {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct OperatorUpgradeSettings {
-    /// Hold all nodes with NVIDIA's skip label until the new operator has rendered its DaemonSets
-    /// (mode `assist`; mode `steer` always holds nodes): `auto` if the operator's version changes,
-    /// `always`, or `never`. Without holds, each driver pod may be replaced twice.
+    /// Whether the hook sets NVIDIA's skip label on all nodes, to hold them, until the new operator
+    /// has rendered its DaemonSets: `auto` (if the operator's version changes), `always` or `never`.
+    /// Without holds, each driver pod may be replaced twice. Only for mode `assist`: mode `steer`
+    /// always holds nodes.
     pub hold: HoldNodes,
 }
 

@@ -204,7 +204,7 @@ fn ours(reason: &UpgradeReason, about: RemedyContext<'_>, plain: Remedy) -> Reme
             plain.inspect(format!("kubectl describe daemonset -n {}", about.settings.operator_namespace))
         }
         UpgradeReason::ForeignCordon => plain.run(format!("kubectl uncordon {node}")),
-        UpgradeReason::Accepting { trouble: Some(_), .. } => Remedy::words("before the time in the reason, repair the problem that it names, such as a missing image or pull secret; the test then continues by itself within a few minutes")
+        UpgradeReason::Accepting { trouble: Some(_), .. } => Remedy::words("before the time in the reason, repair the problem that it names, such as a missing image or pull secret; the test then continues by itself within a few minutes. After that time, the node has failed, and only gpu-rollout retry has it tested again")
             .inspect(format!("kubectl describe pods -n {ACCEPTANCE_NAMESPACE}")),
         UpgradeReason::Failed { cause, .. } if cause.is_before_restart() => {
             about.with_retry(Remedy::words("remove the cause of the failure, then retry the node"))

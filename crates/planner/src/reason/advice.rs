@@ -244,10 +244,10 @@ impl UpgradeReason {
     fn advice(&self) -> &'static str {
         match self {
             Self::Paused { until: Some(_), is_late: false, .. } => {
-                "wait: the pause ends by itself; to end it earlier, ask the user who paused (the reason has the name; a pause by annotation has none), and run gpu-rollout resume"
+                "the pause ends by itself, and the node continues then; to end it earlier, ask the user who paused (the reason has the name; a pause by annotation has none), and run gpu-rollout resume"
             }
             Self::Paused { until: Some(_), is_late: true, .. } => {
-                "ask the user who paused (the reason has the name; a pause by annotation has none) whether the pause is still needed: it ends by itself, but too late for the run. If it is needed, deploy the bundle again when it has ended. If it is not, run gpu-rollout resume, which lists all pauses and asks before it ends one"
+                "ask the user who paused (the reason has the name; a pause by annotation has none) whether the pause is still needed: it ends by itself, but too late for the run. If it is needed, deploy the bundle again when it has ended; if the deployer tries again by itself, that is not necessary, because its next run waits for the end. If it is not needed, run gpu-rollout resume, which lists all pauses and asks before it ends one"
             }
             Self::Paused { until: None, .. } => {
                 "ask the user who paused (the reason has the name; a pause by annotation has none) whether the pause is still needed. If it is not, run gpu-rollout resume, which lists all pauses and asks before it ends one. If there are several, choose with --by, --selector or --all"
@@ -268,7 +268,7 @@ impl UpgradeReason {
                 "wait: policy.soak sets how long the hook pauses after a node before it starts the next one"
             }
             Self::OutsideWindow { deadline: Some(_), .. } => {
-                "deploy again when a window opens, or change policy.windows, and render and deploy the bundle again: its time budget follows the windows (without a recipe: raise rollout.budgetSeconds of the hook chart)"
+                "deploy again when a window opens; if the deployer tries again by itself, that is not necessary, because its next run waits for the window. To upgrade earlier, change policy.windows, and render and deploy the bundle again: its time budget follows the windows (without a recipe: raise rollout.budgetSeconds of the hook chart)"
             }
             Self::OutsideWindow { deadline: None, .. } => {
                 "wait: policy.windows sets when the hook may start nodes; to start them now, change it and deploy again"

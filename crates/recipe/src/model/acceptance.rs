@@ -28,7 +28,7 @@ pub struct RecipeAcceptanceTest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_template: Option<Map<String, Value>>,
     /// How long the test may take on a node, with the pull of its image. If it takes longer, the
-    /// node has failed. Default: `10m`.
+    /// test is not passed. Default: `10m`.
     #[serde(default = "timeout")]
     pub timeout: Duration,
     /// Which GPUs the pod requests: all GPUs of its node (`all`), or those in the pod itself

@@ -44,7 +44,7 @@ pub struct RecipeComponent {
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub custom_resources: Map<String, Value>,
     /// Templates of further objects of the component, by file name, such as `quota.yaml`. A component
-    /// that is not in the catalog may have only manifests, and no `chart`.
+    /// that is not in the catalog may consist of manifests alone, without a `chart`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("propertyNames" = {"x-grammar": "manifestName"}))]
     pub manifests: BTreeMap<String, RecipeManifest>,
