@@ -21,8 +21,12 @@ test: ## run all tests that need only cargo
 	scripts/test.sh
 
 .PHONY: lint
-lint: ## check format, clippy, rustdoc, shell scripts, charts, licenses and prose
+lint: ## check format, clippy, rustdoc, shell scripts, charts, licenses, prose and the site
 	scripts/lint.sh
+
+.PHONY: site
+site: ## build the site of all pages in target/site, and check its links
+	scripts/site.sh
 
 .PHONY: e2e
 e2e: ## run the end-to-end tests: real Helm, real API server (FILTER=… selects scenarios; needs Go and buildah)

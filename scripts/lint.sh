@@ -153,6 +153,8 @@ if [ -n "$deny" ]; then
 else
   skip dependencies "cargo-deny is not built (tests/tools/cargo-deny.sh)"
 fi
+mdbook=$(tests/tools/mdbook.sh --if-built)
+if [ -n "$mdbook" ] || [ "${CI:-}" = true ]; then check site scripts/site.sh; else skip site "mdBook is not built (tests/tools/mdbook.sh)"; fi
 if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
   prose
   check unfinished unfinished

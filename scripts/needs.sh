@@ -25,7 +25,7 @@ stack setpriv util-linux ends each process together with its test
 stack kill procps sends signals to processes and their children
 scenarios git git serves repositories to Flux and Argo CD
 e2e redis-server redis-server is the cache of Argo CD (its service does not have to run)
-e2e chromium|chromium-browser|google-chrome chromium opens the page of `gpu-rollout report`
+e2e chromium|chromium-browser|google-chrome chromium opens the page of `gpu-rollout report`, and the site of all pages
 e2e promtool - checks alerts and metrics
 ci make make runs the stages
 ci ps procps shows the processes that a stage left behind

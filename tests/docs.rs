@@ -24,7 +24,9 @@ mod docs {
     mod recipe;
     mod rights;
     mod shown_recipes;
+    mod site;
     mod structure;
+    mod support;
     mod traps;
     mod values;
 }

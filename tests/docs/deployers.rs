@@ -80,6 +80,21 @@ const TABLES: &[Table] = &[
         ],
     },
     Table {
+        name: "proof",
+        head: "What happens",
+        columns: &DEPLOYERS,
+        rows: &[
+            "a canary fails its test",
+            "after the halt, without a command",
+            "the previous bundle is deployed again",
+            "after `gpu-rollout resume --accept NODE`",
+            "a freeze lasts longer than the time limit",
+            "after the freeze",
+            "no maintenance window opens within the time limit",
+            "deployed again with a window that is open",
+        ],
+    },
+    Table {
         name: "network",
         head: "Subject",
         columns: &DEPLOYERS,

@@ -1,11 +1,17 @@
 //! `ARCHITECTURE.md` shows all crates with the dependencies in their manifests, and the source
-//! files that pages name exist.
+//! files, tests and paths that pages and `CODEOWNERS` name exist.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::links::pages;
+use super::traps::tests;
 use crate::{cells, root};
+
+/// The file with the paths that certain users must review.
+const OWNERS: &str = ".github/CODEOWNERS";
+/// Pages that name tests, without a test of their own.
+const NAMING_TESTS: [&str; 2] = ["SECURITY.md", "docs/how-to/upgrade-gpu-rollout.md"];
 
 /// Returns the names of the folders of all crates.
 fn crates() -> BTreeSet<String> {
@@ -70,4 +76,36 @@ fn source_files_that_pages_name_exist() {
         }
     }
     assert!(findings.is_empty(), "\n{}\n", findings.join("\n"));
+}
+
+/// Whether a word in backticks is the name of a test.
+fn is_test(word: &str) -> bool {
+    let is_name = |character: char| character.is_ascii_lowercase() || character == '_';
+    word.matches('_').count() > 2 && word.chars().all(is_name)
+}
+
+#[test]
+fn tests_that_pages_name_exist() {
+    let mut known = BTreeSet::new();
+    for folder in ["crates", "src", "tests"] {
+        tests(&root(folder), &mut known);
+    }
+    for page in NAMING_TESTS {
+        let text = std::fs::read_to_string(root(page)).unwrap();
+        let named: Vec<&str> =
+            text.split('`').skip(1).step_by(2).filter(|word| is_test(word)).collect();
+        assert!(!named.is_empty(), "{page} names no test");
+        for name in named {
+            assert!(known.contains(name), "{page}: there is no test `{name}`");
+        }
+    }
+}
+
+#[test]
+fn code_owners_name_existing_paths() {
+    let text = std::fs::read_to_string(root(OWNERS)).unwrap();
+    for line in text.lines().filter(|line| line.starts_with('/')) {
+        let path = line.split(' ').next().unwrap_or_default().trim_start_matches('/');
+        assert!(root(path).exists(), "{OWNERS}: there is no `{path}`");
+    }
 }

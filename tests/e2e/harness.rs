@@ -4,6 +4,7 @@
 pub(crate) mod apply;
 pub(crate) mod ask;
 pub(crate) mod audit;
+pub(crate) mod browser;
 pub(crate) mod bundle;
 pub(crate) mod cells;
 pub(crate) mod census;

@@ -1,4 +1,4 @@
-//! The scenarios. Each one starts a stack of its own.
+//! The scenarios. Each one that needs a stack starts its own.
 
 mod acceptance;
 mod accepted;
@@ -30,6 +30,7 @@ mod recipes;
 mod recordings;
 mod rights;
 mod scale;
+mod site;
 mod stays_paused;
 mod traces;
 mod trivial;

@@ -41,13 +41,13 @@ pub(crate) fn used_programs() -> BTreeSet<String> {
 
 /// Returns the programs that `make stack` builds.
 pub(crate) fn stack_programs() -> Result<BTreeSet<String>> {
-    let list = run("tests/tools/build.sh", &["--list", STACK])?;
+    let list = run_script("tests/tools/build.sh", &["--list", STACK])?;
     Ok(list.lines().filter_map(|line| line.split(' ').next_back()).map(str::to_owned).collect())
 }
 
 /// Checks a program that no Go module pins, and installs its package if `scripts/needs.sh` can.
 pub(crate) fn require(name: &str) -> Result<()> {
-    run("scripts/needs.sh", &[name]).map(drop)
+    run_script("scripts/needs.sh", &[name]).map(drop)
 }
 
 /// Returns the YAML files with the CustomResourceDefinitions of a folder of `tests/tools`, by name.
@@ -69,11 +69,11 @@ fn directory() -> Result<&'static Path> {
 
 /// Builds a program, those of a folder, or those of [`STACK`], and returns their directory.
 fn build(name: &str) -> Result<PathBuf> {
-    Ok(PathBuf::from(run("tests/tools/build.sh", &[name])?.trim()))
+    Ok(PathBuf::from(run_script("tests/tools/build.sh", &[name])?.trim()))
 }
 
 /// Runs a script of the repository, and returns its standard output.
-fn run(script: &str, arguments: &[&str]) -> Result<String> {
+pub(crate) fn run_script(script: &str, arguments: &[&str]) -> Result<String> {
     let script = repository(script);
     let output = Command::new(&script).args(arguments).stderr(Stdio::inherit()).output();
     let output = output.with_context(|| format!("running {}", script.display()))?;

@@ -10,14 +10,15 @@ use anyhow::{Context, Result, ensure};
 use contract::metrics::{ALL, MetricKind};
 use serde_json::{Value, json};
 
+use crate::harness::browser::look;
 use crate::harness::console::Console;
 use crate::harness::fleet::NEW;
 use crate::harness::hook_release::HookRelease;
 use crate::harness::ports::free_port;
-use crate::harness::repository::repository;
 use crate::harness::scenario::scenario;
 use crate::harness::scrape::{sample, scrape};
 use crate::harness::stand_in::{Fault, OPERATOR_NAMESPACE, Script};
+use crate::harness::tools::run_script;
 use crate::harness::wait::until;
 use crate::harness::workloads::NAMESPACE;
 
@@ -34,13 +35,6 @@ fn settings(port: u16) -> Value {
     })
 }
 
-/// Returns the path of a test program, from the script that finds it.
-fn tool(name: &str) -> Result<String> {
-    let found = Command::new(repository(&format!("tests/tools/{name}.sh"))).output()?;
-    ensure!(found.status.success(), "{}", String::from_utf8_lossy(&found.stderr));
-    Ok(String::from_utf8(found.stdout)?.trim().to_owned())
-}
-
 /// A page that loads the report in the width of a telephone and records its layout.
 const FRAME: &str = r#"<iframe id="page" src="report.html" style="width:390px;height:800px;border:0"></iframe><script>
 page.onload = () => {
@@ -52,29 +46,16 @@ page.onload = () => {
 
 /// Checks the report's page in a browser: no horizontal scrolling, a bar for each node, and a dark
 /// color scheme on request.
-async fn check_page(console: &Console, directory: &Path) -> Result<()> {
-    std::fs::write(directory.join("frame.html"), FRAME)?;
-    let browser = tool("chromium")?;
+async fn check_page(directory: &Path) -> Result<()> {
     let mut grounds = BTreeSet::new();
-    for (name, scheme) in [("light", 1), ("dark", 0)] {
-        let dom = console
-            .types(&format!(
-                "{browser} --headless --no-sandbox --disable-gpu --allow-file-access-from-files --virtual-time-budget=5000 \
-                 --user-data-dir={0}/{name} --blink-settings=preferredColorScheme={scheme} --dump-dom file://{0}/frame.html 2>/dev/null",
-                directory.display()
-            ))
-            .await?;
-        let seen = dom
-            .split("data-seen=\"")
-            .nth(1)
-            .and_then(|rest| rest.split('"').next())
-            .with_context(|| dom.clone())?;
+    for is_dark in [false, true] {
+        let seen = look(directory, FRAME, is_dark).await?;
         let mut parts = seen.splitn(3, ' ');
         let (width, bars) = (
             parts.next().context("width")?.parse::<u32>()?,
             parts.next().context("bars")?.parse::<usize>()?,
         );
-        ensure!(width <= 390 && bars >= NODES, "{name}: {seen}");
+        ensure!(width <= 390 && bars >= NODES, "{seen}");
         grounds.insert(parts.next().context("colors")?.to_owned());
     }
     ensure!(grounds.len() == 2, "light and dark have the same background: {grounds:?}");
@@ -83,7 +64,7 @@ async fn check_page(console: &Console, directory: &Path) -> Result<()> {
 
 /// Checks that promtool parses the metrics and finds no violated convention.
 fn check(text: &str) -> Result<()> {
-    let program = tool("promtool")?;
+    let program = run_script("tests/tools/promtool.sh", &[])?;
     // promtool reads the older format, in which the HELP and TYPE lines of a counter have the name
     // of its samples.
     let counters = ALL.into_iter().filter(|metric| metric.kind == MetricKind::Counter);
@@ -97,7 +78,7 @@ fn check(text: &str) -> Result<()> {
     });
     let file = tempfile::NamedTempFile::new()?;
     std::fs::write(file.path(), older)?;
-    let output = Command::new(program)
+    let output = Command::new(program.trim())
         .args(["check", "metrics"])
         .stdin(std::fs::File::open(file.path())?)
         .output()?;
@@ -241,7 +222,7 @@ async fn run_is_measured_live_and_archived_afterwards() -> Result<()> {
         let directory = stack.helm.directory().join("support");
         std::fs::create_dir_all(&directory)?;
         check_archive(&console, &directory).await?;
-        check_page(&console, &directory).await
+        check_page(&directory).await
     })
     .await
 }
