@@ -14,7 +14,7 @@ pub struct AcceptancePod {
     pub name: String,
     /// UID of the object.
     pub uid: String,
-    /// The node that it tests, whether it is bound or not.
+    /// The node on which it runs. If it is not bound, the node that it is to test.
     pub node: String,
     /// The name of its test.
     pub test: String,

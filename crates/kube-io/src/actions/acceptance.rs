@@ -17,8 +17,9 @@ const EXISTS: &str = "already exists";
 /// `pkg/registry/generic/registry/store.go`).
 const BEING_DELETED: &str = "object is being deleted";
 
-/// Creates the pod of an acceptance test from its PodTemplate. If the pod exists, there is nothing
-/// left to do, unless it is being deleted. `digest`: the trigger digest of the run. RBAC: `get` on
+/// Creates the pod of an acceptance test from its PodTemplate. If a pod of this name exists, there
+/// is nothing left to do, unless it is being deleted: the next decision observes the pod, and has
+/// it deleted if it runs on another node. `digest`: the trigger digest of the run. RBAC: `get` on
 /// `podtemplates` and `create` on `pods` in [`contract::acceptance::ACCEPTANCE_NAMESPACE`].
 ///
 /// # Errors

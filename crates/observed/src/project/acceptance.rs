@@ -27,16 +27,17 @@ const IMAGE_REASONS: [&str; 7] = [
 /// `pkg/kubelet`), and none to a pod whose containers failed.
 const DEADLINE_EXCEEDED: &str = "DeadlineExceeded";
 
-/// Projects the pod of an acceptance test. Its messages contain no secrets.
+/// Projects the pod of an acceptance test. Its messages contain no secrets. Where a bound pod runs
+/// counts, and not its annotation: on another node, it proves nothing about the annotated one.
 pub fn acceptance_pod(object: &core::Pod) -> Option<AcceptancePod> {
     let metadata = &object.metadata;
     let label = |key: &str| metadata.labels.as_ref().and_then(|labels| labels.get(key));
     let annotation = |key: &str| metadata.annotations.as_ref().and_then(|all| all.get(key));
-    let bound = || object.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
+    let bound = object.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
     Some(AcceptancePod {
         name: filled(metadata.name.as_ref()),
         uid: filled(metadata.uid.as_ref()),
-        node: filled(annotation(NODE_ANNOTATION).or_else(bound)),
+        node: filled(bound.or_else(|| annotation(NODE_ANNOTATION))),
         test: label(TEST_LABEL)?.clone(),
         time: annotation(TIME_ANNOTATION).and_then(|time| time.parse().ok()),
         digest: filled(label(RUN_LABEL)),
@@ -203,6 +204,21 @@ mod tests {
         assert_eq!((seen.time, seen.deleting), (Some(AcceptanceTime::Before), false));
         assert_eq!(seen.created.to_string(), "2026-01-02T03:00:00Z");
         assert_eq!(seen.phase, AcceptancePhase::Pending);
+    }
+
+    /// A pod with the annotation of one node ran on another one: its success proves nothing.
+    #[test]
+    fn bound_pod_belongs_to_the_node_that_it_runs_on() {
+        for (bound, expected) in [(None, "gpu-1"), (Some("gpu-1"), "gpu-1"), (Some("cpu"), "cpu")] {
+            let object = json!({
+                "metadata": {
+                    "labels": {TEST_LABEL: "dcgm"}, "annotations": {NODE_ANNOTATION: "gpu-1"},
+                },
+                "spec": {"containers": [], "nodeName": bound},
+            });
+            let object = serde_json::from_value(object).expect("a pod");
+            assert_eq!(acceptance_pod(&object).expect("it has a test").node, expected);
+        }
     }
 
     #[test]

@@ -70,6 +70,9 @@ pub(super) struct UpgradeStanding {
     /// Whether it counts in the steps of the proof: limits count it, and it has a driver pod or is
     /// being upgraded.
     pub(super) proves: bool,
+    /// Whether its upgrade has not started, and it does not have the new driver: it has the one
+    /// that it had, or no driver pod.
+    pub(super) is_unstarted: bool,
     /// Whether the run waited for it, and no longer does.
     pub(super) ends: bool,
     pub(super) turn: UpgradeTurn,
@@ -112,6 +115,7 @@ impl UpgradeStanding {
             is_retried: false,
             is_old: false,
             proves: false,
+            is_unstarted: false,
             ends: false,
             turn,
         }

@@ -394,10 +394,13 @@ fn finish<'n>(
     outcomes: Option<Named<NodeOutcome>>,
     nodes: impl Fn() -> Vec<&'n ObservedNode>,
 ) -> Decision {
-    let (focus, is_releasing) = (std::mem::take(&mut effects.focus), effects.is_releasing);
+    let (focus, mut is_releasing) = (std::mem::take(&mut effects.focus), effects.is_releasing);
     let mut actions = effects.into_actions(&mut draft);
     // The patch that makes a pod superfluous comes first.
-    actions.extend(test_pods::delete(&mut draft, &tests.left_over));
+    actions.extend(test_pods::delete(&mut draft, &tests.left_over, false));
+    // After the deadline, the verdict waits until the deletions have succeeded.
+    is_releasing |=
+        draft.now >= draft.memory.deadline && test_pods::are_deletable(&draft, &tests.left_over);
     let memory = &draft.memory;
     let is_empty =
         memory.evictions.is_empty() && memory.issued.is_empty() && memory.test_logs.is_empty();
@@ -418,7 +421,9 @@ fn finish<'n>(
     let RunState { mut fleet, outcomes, .. } = state;
     if verdict.is_some() {
         // No later decision would delete them.
-        actions.extend(test_pods::delete(&mut fleet, &tests.current));
+        for pods in [&tests.left_over, &tests.current] {
+            actions.extend(test_pods::delete(&mut fleet, pods, true));
+        }
     }
     Decision {
         well,

@@ -26,6 +26,9 @@ pub(super) struct KeptNodes {
     pub(super) unsettled: BTreeMap<Arc<str>, Option<ThrottledNode>>,
     /// Sums over the known nodes.
     pub(super) sums: NodeSums,
+    /// The halt when the results were determined: because of it, the run waits for no node that has
+    /// not started.
+    pub(super) halt: Option<Arc<Reason>>,
     pub(super) outcomes: Named<NodeOutcome>,
     pub(super) waits: NodeWaits,
     pub(super) failures: NodeWaits,
@@ -97,6 +100,8 @@ pub(super) struct NodeSums {
     pub(super) in_progress: BTreeSet<Arc<str>>,
     /// Number of nodes that count in the steps of the proof.
     pub(super) proving: usize,
+    /// Nodes without the new driver whose upgrade has not started, and that may not be started.
+    pub(super) unstarted: BTreeSet<Arc<str>>,
     /// The nodes that limits count.
     pub(super) throttled: ThrottledFleet,
     /// When results expire.
@@ -228,6 +233,8 @@ impl NodeSums {
         let in_progress = record.is_some_and(|record| record.state.is_in_progress());
         name_in(&mut self.in_progress, in_progress);
         number(&mut self.proving, upgrade.proves);
+        let is_candidate = matches!(upgrade.turn, UpgradeTurn::Candidate(_));
+        name_in(&mut self.unstarted, upgrade.is_unstarted && !is_candidate);
         name_in(&mut self.dependent, upgrade.ends || assessment.needs.is_stale());
         if ending.reason.as_ref().is_some_and(|reason| reason.asks_why()) {
             let is_only = known.only_left().is_some();

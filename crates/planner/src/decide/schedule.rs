@@ -22,6 +22,7 @@ use starts::StartQueue;
 mod proof;
 pub(super) mod replacements;
 pub(super) mod starts;
+mod unstarted;
 
 /// Advances all upgrades as far as possible now, and replaces the reasons of nodes by those of
 /// their upgrades. `forecast`: the prediction of NVIDIA's controller, if it is needed; `queue`: why
@@ -40,6 +41,7 @@ pub(super) fn schedule(
             DriveTurn::new(draft, driven, record, left).advance()
         });
         let gate = proof::advance(nodes, memory);
+        unstarted::end_waits(nodes, &gate);
         return starts::start(nodes, (gate, ends), queue, drive::start_patch::start);
     }
     observe::ask_controller(nodes, memory, told, forecast);
@@ -50,6 +52,7 @@ pub(super) fn schedule(
             steer::advance(draft, driven, record, left.as_ref())
         });
         let gate = proof::advance(nodes, memory);
+        unstarted::end_waits(nodes, &gate);
         next = starts::start(nodes, (gate, ends), queue, |draft, _| steer::lift(draft));
     }
     for node in nodes.listed.iter_mut().filter(|node| node.reason.is_some()) {

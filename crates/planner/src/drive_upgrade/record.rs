@@ -57,6 +57,10 @@ pub struct UpgradeRecord {
     /// and a failed canary must still pass their tests.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub canary: bool,
+    /// The topology group in which it was started. Labels by which nodes are grouped may be missing
+    /// while the driver is replaced: GPU feature discovery, which sets some of them, stops then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<NodeGroup>,
     /// `namespace/name` of the DaemonSet, if no operator installs the driver: there may be several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub daemon_set: Option<String>,
@@ -85,6 +89,16 @@ pub struct UpgradeRecord {
     /// The failure, if it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<NodeFailure>,
+}
+
+/// The topology group of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeGroup {
+    /// The key of the label.
+    pub label: String,
+    /// The value of the label.
+    pub value: String,
 }
 
 /// Why a node failed.
@@ -174,6 +188,7 @@ impl UpgradeRecord {
             restart_only: false,
             requested: false,
             canary: false,
+            group: None,
             daemon_set: None,
             driver_pod: None,
             driver_changed: false,

@@ -139,6 +139,25 @@ fn bad_driver_reaches_only_the_canaries_of_a_thousand_nodes() {
     }
 }
 
+/// Regression: others had uncordoned a node that had failed its test. When it was tested again, its
+/// workloads stayed, the test found no free GPU, and the node failed again.
+#[test]
+fn workloads_leave_before_a_node_is_tested_again() {
+    let story = "nodes 2\ndriver 60s\nworkers train replicaset on gpu-1\ntest dcgm\n\
+        test-fault dcgm gpu-0 fails 1\n\
+        upgrade {policy: {maxParallelUpgrades: 1, maxUnavailable: 2}}\n\
+        at 150s uncordon gpu-0\nat 200s tests-pass";
+    for again in
+        ["at 201s deploy 2", "at 201s annotate gpu-0 nvidia.com/gpu-driver-upgrade-requested true"]
+    {
+        let report = simulate(&read(&format!("{story}\n{again}")));
+        assert_eq!(report.violations, Vec::<String>::new(), "{}", report.describe());
+        let outcomes: Vec<NodeOutcome> = report.outcomes.values().copied().collect();
+        assert_eq!(outcomes, [NodeOutcome::Done; 2], "{again}: {}", report.describe());
+        assert_eq!(report.pods_evicted, 2, "{again}: {}", report.describe());
+    }
+}
+
 /// The log of a failed test is read once. Without an answer, the result waits for half a minute.
 #[test]
 fn log_of_failed_test_is_read() {

@@ -15,6 +15,7 @@ use planner::pods::eviction_retry::{EvictionHistory, EvictionReply};
 use crate::fleet::{Fleet, NEW, at, waits};
 
 mod evictions;
+mod groups;
 mod releases;
 mod upgrades;
 

@@ -169,6 +169,32 @@ fn unproven_node_stays_cordoned_when_its_next_upgrade_fails_early() {
     assert!(fleet.node("gpu-0").unschedulable);
 }
 
+/// Regression: a node that others had uncordoned was tested next to its workloads, which NVIDIA's
+/// controller does not evict. The test found no free GPU, and the rollout halted.
+#[test]
+fn uncordoned_node_is_not_tested_again() {
+    for is_cordoned in [true, false] {
+        let mut fleet = released("upgrade-done");
+        fleet.settings.upgrade.policy.max_parallel_upgrades = 2;
+        let traits = Driver::Gpu.traits();
+        let record = serde_json::json!({
+            "version": 1, "state": "upgrade-failed", "since": at(-60), "started": at(-600),
+            "digest": "earlier", "cordoned": true, "attempts": {"acceptance-failed": 2},
+            "failure": {"cause": "acceptance-failed", "message": "no"},
+        });
+        let node = fleet.node("gpu-0");
+        node.unschedulable = is_cordoned;
+        node.annotations.insert(traits.own_record.into(), record.to_string());
+        node.labels.insert(traits.own_state_label.into(), "upgrade-failed".into());
+        let (decision, _) = decide(&mut fleet, 0);
+        assert_eq!(is_failed(&decision), !is_cordoned, "{:?}", reason_of(&decision, "gpu-0"));
+        let node = fleet.node("gpu-0");
+        let state = if is_cordoned { "lifted" } else { "upgrade-failed" };
+        assert_eq!(node.labels[traits.own_state_label], state);
+        assert_eq!(node.unschedulable, is_cordoned);
+    }
+}
+
 /// Regression: the next decision awaited the validator again, and so on until the end of the run.
 #[test]
 fn failed_validation_stays_failed_until_validator_works() {

@@ -44,16 +44,31 @@ fn is_current(fleet: &FleetInputs<'_>, pod: &AcceptancePod) -> bool {
         && tests.current(record).is_some_and(|test| tests.pod(test, record) == pod.name)
 }
 
-/// Deletes pods. A deletion that was just requested is not repeated, and one that the API server
-/// refuses must not keep the run from its end.
-pub(super) fn delete(draft: &mut FleetDraft<'_>, pods: &[&AcceptancePod]) -> Vec<Action> {
+/// Returns whether one of the pods can still be deleted. A deletion that the API server refuses
+/// must not keep the run from its end.
+pub(super) fn are_deletable(draft: &FleetDraft<'_>, pods: &[&AcceptancePod]) -> bool {
+    pods.iter().any(|pod| !is_refused(draft, pod))
+}
+
+fn is_refused(draft: &FleetDraft<'_>, pod: &AcceptancePod) -> bool {
+    let object = (pod.node.clone(), pod.uid.clone());
+    draft.memory.refusals.get(&object).is_some_and(WriteRefusals::is_final)
+}
+
+/// Deletes pods. A deletion that was just requested is not repeated, unless no later decision can
+/// repeat it: `is_last`.
+pub(super) fn delete(
+    draft: &mut FleetDraft<'_>,
+    pods: &[&AcceptancePod],
+    is_last: bool,
+) -> Vec<Action> {
     let mut actions = Vec::new();
     for pod in pods {
-        let object = (pod.node.clone(), pod.uid.clone());
         let issued = draft.memory.issued.get(&pod.uid).map(|request| request.at);
-        if draft.memory.refusals.get(&object).is_some_and(WriteRefusals::is_final)
-            || issued.is_some_and(|at| !draft.alarm.passed(at, REPEAT_SECONDS))
-        {
+        let is_requested = issued.is_some_and(|at| {
+            at >= draft.now || !is_last && !draft.alarm.passed(at, REPEAT_SECONDS)
+        });
+        if is_requested || is_refused(draft, pod) {
             continue;
         }
         let request = PodRequest { node: pod.node.clone(), at: draft.now };
@@ -81,6 +96,7 @@ mod tests {
     use crate::dra_plugin::DraPlugins;
     use crate::memory::RunMemory;
     use crate::time::after;
+    use crate::write_refusals::RefusalKind;
 
     #[test]
     fn pod_of_no_node_in_progress_is_deleted_once() {
@@ -101,12 +117,20 @@ mod tests {
         let pods = TestPods::of(&fleet);
         assert_eq!((pods.current.len(), pods.left_over.len()), (0, 1));
         let mut draft = FleetDraft::new(&observed, &settings, memory.clone(), now);
-        let actions = delete(&mut draft, &pods.left_over);
+        assert!(are_deletable(&draft, &pods.left_over));
+        let actions = delete(&mut draft, &pods.left_over, false);
         let [Action::DeleteAcceptancePod(deletion)] = &actions[..] else {
             panic!("one deletion, not {actions:?}");
         };
         let named = (&*deletion.node, &*deletion.namespace, &*deletion.pod, &*deletion.uid);
         assert_eq!(named, ("gpu-0", ACCEPTANCE_NAMESPACE, "a", "uid of a"));
-        assert!(delete(&mut draft, &pods.left_over).is_empty(), "it was just requested");
+        assert!(delete(&mut draft, &pods.left_over, true).is_empty(), "it was just requested");
+        draft.now = after(now, 1);
+        assert!(delete(&mut draft, &pods.left_over, false).is_empty(), "the answer is awaited");
+        assert_eq!(delete(&mut draft, &pods.left_over, true).len(), 1, "no later decision does it");
+        draft.memory.note_refusal(&actions[0], RefusalKind::Denied, "denied", now);
+        draft.now = after(now, 60);
+        assert!(delete(&mut draft, &pods.left_over, true).is_empty(), "it was refused");
+        assert!(!are_deletable(&draft, &pods.left_over));
     }
 }

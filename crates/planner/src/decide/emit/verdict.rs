@@ -49,7 +49,8 @@ const SILENT_QUIET_SECONDS: u64 = 60;
 pub(super) struct RunState<'a> {
     pub(super) fleet: FleetDraft<'a>,
     pub(super) outcomes: Named<NodeOutcome>,
-    /// Whether the time is over, and unchanged nodes are being released.
+    /// Whether the time is over, and unchanged nodes are being released, or pods of acceptance
+    /// tests deleted.
     pub(super) is_releasing: bool,
 }
 

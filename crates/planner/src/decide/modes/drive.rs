@@ -10,7 +10,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::drive_upgrade::cause::{FailureCause, pause};
-use crate::drive_upgrade::record::{NodeRecordState, UpgradeRecord, read};
+use crate::drive_upgrade::record::{NodeGroup, NodeRecordState, UpgradeRecord, read};
 use crate::drive_upgrade::start_limits::ThrottledNode;
 use crate::drive_upgrade::state::UpgradeState;
 use crate::hold;
@@ -181,6 +181,7 @@ pub(in crate::decide) fn assess(
         is_retried: !given_up && !is_old && is_retried(&driven),
         is_old,
         proves,
+        is_unstarted: is_old || !in_progress && lacks_pod(&driven),
         ends: turn == UpgradeTurn::Over && draft.is_under_way(),
         turn,
     }
@@ -195,6 +196,12 @@ pub(in crate::decide) fn is_old(draft: &NodeDraft<'_>, driven: &DrivenNode<'_>) 
         record.state.is_in_progress() || record.digest == draft.settings().digest && is_changed
     });
     is_outdated && !is_reached
+}
+
+/// Returns whether the node should have a driver pod and has none, although the hook has not
+/// started it.
+pub(in crate::decide) fn lacks_pod(driven: &DrivenNode<'_>) -> bool {
+    driven.wanted && driven.pod.is_none() && driven.found == NodeRecordState::Nothing
 }
 
 /// Returns whether the node's new driver did not start, or its checks failed, under this deployment.
@@ -235,13 +242,27 @@ pub(in crate::decide) fn throttled(
     });
     let in_progress =
         driven.in_progress() && refused.is_none_or(|refused| !refused.stays) || started;
-    let topology = draft.settings().upgrade.topology.as_ref();
     let other = other_actors::other_driver(node, draft.settings().driver);
     ThrottledNode {
         in_progress,
         unavailable: in_progress || node.unschedulable || !node.ready || other.is_some(),
-        group: topology.and_then(|topology| node.labels.get(&topology.label)).cloned(),
+        group: group(draft, driven).map(|group| group.value),
     }
+}
+
+/// Returns the topology group of the node, if groups have limits. A node with a record stays in the
+/// group in which it was started, unless the policy now groups nodes by another label.
+pub(in crate::decide) fn group(
+    draft: &NodeDraft<'_>,
+    driven: &DrivenNode<'_>,
+) -> Option<NodeGroup> {
+    let label = &draft.settings().upgrade.topology.as_ref()?.label;
+    let known = driven.record().and_then(|record| record.group.as_ref());
+    if let Some(known) = known.filter(|group| group.label == *label) {
+        return Some(known.clone());
+    }
+    let value = driven.node.labels.get(label)?.clone();
+    Some(NodeGroup { label: label.clone(), value })
 }
 
 /// Returns whether a failed node is not retried under this digest, unless a user requests it. A node

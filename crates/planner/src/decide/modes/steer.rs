@@ -25,12 +25,16 @@ use crate::decide::modes::drive::acceptance::{self, AcceptanceStep, must_be_test
 use crate::decide::modes::drive::patch::put;
 use crate::decide::modes::drive::{
     DrivenNode, StateResult, after_validation, clear_away, cordon_again, fail, forbidden_by_others,
-    has_failed_driver, has_failed_proof, is_given_up, is_old, is_requested, not_retried,
-    not_terminated, note_results, release_node, throttled, validation,
+    group, has_failed_driver, has_failed_proof, is_given_up, is_old, is_requested, lacks_pod,
+    not_retried, not_terminated, note_results, release_node, throttled, validation,
 };
 use crate::decide::node_draft::NodeDraft;
 use crate::decide::{accepted_nodes, refused_node};
 use crate::time::after;
+
+/// Why an uncordoned node is not tested again.
+const NOT_TESTED_UNCORDONED: &str =
+    "the node is uncordoned, and is not tested next to workloads; to have it tested, drain it";
 
 /// Assesses the node's upgrade. `left`: the reason for which it waits apart from its upgrade.
 pub(in crate::decide) fn assess(
@@ -60,6 +64,7 @@ pub(in crate::decide) fn assess(
     let turn = if turn == UpgradeTurn::Left { cleaned.unwrap_or(turn) } else { turn };
     let ends = turn == UpgradeTurn::Over && draft.is_under_way();
     let given_up = is_given_up(draft, &driven);
+    let is_old = !in_progress && is_old(draft, &driven);
     UpgradeStanding {
         throttled: Some(member),
         given_up,
@@ -67,8 +72,9 @@ pub(in crate::decide) fn assess(
         has_failed_driver: has_failed_driver(draft, &driven),
         // NVIDIA's controller does not retry nodes.
         is_retried: false,
-        is_old: !in_progress && is_old(draft, &driven),
         proves: in_progress || driven.pod.is_some() || driven.record().is_some(),
+        is_old,
+        is_unstarted: is_old || !in_progress && lacks_pod(&driven),
         ends,
         turn,
     }
@@ -88,8 +94,9 @@ fn next(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, waits: bool) -> Upgr
         NodeRecordState::Broken => clear_away(draft),
         NodeRecordState::Record(record) if is_tested_again(draft, driven, record) => {
             // It is started like any other node, and keeps its cordon.
-            forbidden_by_others(draft, driven)
-                .map_or(UpgradeTurn::Candidate(1), |reason| UpgradeTurn::Waits(reason.into()))
+            let forbidden = not_tested_uncordoned(driven, record)
+                .or_else(|| forbidden_by_others(draft, driven));
+            forbidden.map_or(UpgradeTurn::Candidate(1), |reason| UpgradeTurn::Waits(reason.into()))
         }
         NodeRecordState::Record(record)
             if record.state == UpgradeState::UpgradeFailed
@@ -144,6 +151,19 @@ fn is_tested_again(
         || works && must_be_tested(draft, driven, record)
 }
 
+/// Returns the reason of a node that others have uncordoned since it failed: workloads may use its
+/// GPUs, and NVIDIA's controller evicts none from a node whose driver is current. The test would
+/// find no free GPU, and its end would say nothing about the driver.
+fn not_tested_uncordoned(driven: &DrivenNode<'_>, record: &UpgradeRecord) -> Option<Reason> {
+    if driven.node.unschedulable || !driven.is_current() {
+        return None;
+    }
+    let failure = record.failure.as_ref()?;
+    let message = format!("{}; {NOT_TESTED_UNCORDONED}", failure.message);
+    let attempts = record.attempts(failure.cause, &record.digest);
+    Some(not_retried(failure.cause, message, attempts, false))
+}
+
 /// Advances a node that the hook has released; returns its reason. `left`: the reason for which it
 /// waits apart from its upgrade.
 pub(in crate::decide) fn advance(
@@ -163,6 +183,14 @@ pub(in crate::decide) fn advance(
         && let Err(reason) = accept(draft, driven, record)
     {
         return reason;
+    }
+    if is_left
+        && is_not_failed(record)
+        && !draft.node.unschedulable
+        && acceptance::are_to_begin(draft, driven, record)
+    {
+        // Workloads must not come before the tests: no controller would evict them.
+        return cordon_again(draft, driven, record);
     }
     if is_left && driven.is_current() {
         return check(draft, driven, record, left.map(|reason| &**reason));
@@ -424,6 +452,7 @@ pub(in crate::decide) fn lift(draft: &mut NodeDraft<'_>) {
         // A node that is tested again still has the hook's cordon.
         cordoned: !node.unschedulable || known.is_some_and(|record| record.cordoned),
         canary: is_canary || known.is_some_and(|record| record.canary),
+        group: group(draft, &driven),
         driver_pod: driven.pod.as_ref().map(|driver| driver.pod.uid.clone()),
         driver_changed: known.is_some_and(|record| record.has_changed_driver()),
         ..UpgradeRecord::new(UpgradeState::Lifted, &settings.digest, now)

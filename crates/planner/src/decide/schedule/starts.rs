@@ -17,6 +17,7 @@ use crate::decide::run_nodes::{RunNode, RunNodes};
 use crate::time::after;
 
 use super::proof::ProofGate;
+use super::unstarted;
 
 /// The result for the candidates of a decision.
 #[derive(Clone)]
@@ -71,10 +72,16 @@ pub(super) fn start<'a>(
     for (again, name, reason) in chosen {
         let Some(place) = nodes.place(&name) else { continue };
         let node = &mut nodes.listed[place];
-        node.reason = Some(reason.unwrap_or_else(|| {
-            start(node.draft(fleet), again);
-            Arc::clone(&cordoning)
-        }));
+        node.reason = Some(match reason {
+            Some(reason) if again > 0 && unstarted::is_final(&reason) => {
+                unstarted::reason_of(fleet, node.node, &reason)
+            }
+            Some(reason) => reason,
+            None => {
+                start(node.draft(fleet), again);
+                Arc::clone(&cordoning)
+            }
+        });
     }
     Some(StartQueue { barrier, gate, has_started, common })
 }

@@ -33,7 +33,7 @@ use super::turn::is_untouched;
 mod log_lines;
 mod test_start;
 
-pub(in crate::decide) use test_start::have_begun;
+pub(in crate::decide) use test_start::{are_to_begin, have_begun, may_have_workloads};
 
 use log_lines::{LOG_SECONDS, LogProgress, ending, test_log};
 
@@ -183,6 +183,9 @@ pub(in crate::decide) fn accept(
             Some(Err(message)) => AcceptanceStep::NotAccepted(message),
         };
     };
+    if !node.unschedulable && current.pod.is_none_or(|pod| end_of(pod).is_none()) {
+        return current.cordon_again(draft, driven, record);
+    }
     if current.pod.is_none()
         && let Some(other) = pods.next()
     {
@@ -211,27 +214,11 @@ fn run(
     current: &CurrentTest<'_>,
 ) -> AcceptanceStep {
     let (fleet, node, now) = (draft.fleet, driven.node, draft.now());
-    // A pod that others delete may show any end but success.
-    let ended = current.pod.and_then(|pod| {
-        let (verdict, message, seconds) = pod.phase.end()?;
-        let message = message.to_owned();
-        let counts = !pod.deleting || verdict.accepts();
-        counts.then_some((pod, TestEnd { verdict, message, seconds }))
-    });
-    if let Some((pod, end)) = ended {
+    if let Some((pod, end)) = current.pod.and_then(|pod| Some((pod, end_of(pod)?))) {
         return match test_log(draft, current.test, pod, end.verdict, None) {
             LogProgress::Known(log) => current.ends_with_log(draft, record, end, log),
             LogProgress::Awaited(actions) => AcceptanceStep::Waits(ending(&pod.name), actions),
         };
-    }
-    if !node.unschedulable {
-        if current.tests.time == AcceptanceTime::After && record.recordoned >= MOST_CORDONS {
-            // Workloads may use the GPUs: a node that is not proven must not end as done.
-            let message = contested(record);
-            let end = TestEnd { verdict: AcceptanceVerdict::Lost, message, seconds: 0 };
-            return current.ends(draft, record, end);
-        }
-        return AcceptanceStep::Waits(cordon_again(draft, driven, record), Vec::new());
     }
     let object = (node.name.clone(), current.name.clone());
     let refusal = fleet.memory.refusals.get(&object);
@@ -248,7 +235,7 @@ fn run(
     } else if is_driver_lost {
         (AcceptanceVerdict::Lost, Some("the driver pod is not ready".to_owned()))
     } else {
-        obstacle(current.pod, gpus.is_some(), refusal)
+        obstacle(current.pod, gpus.is_some(), refusal, fleet.is_over())
     };
     let running = draft.memory.tests(&current.name, now);
     let observed = running.since;
@@ -330,6 +317,22 @@ fn create(
 }
 
 impl CurrentTest<'_> {
+    /// Restores the cordon of a node that others uncordoned before the test has ended.
+    fn cordon_again(
+        &self,
+        draft: &mut NodeDraft<'_>,
+        driven: &DrivenNode<'_>,
+        record: &mut UpgradeRecord,
+    ) -> AcceptanceStep {
+        if self.tests.time == AcceptanceTime::After && record.recordoned >= MOST_CORDONS {
+            // Workloads may use the GPUs: a node that is not proven must not end as done.
+            let message = contested(record);
+            let end = TestEnd { verdict: AcceptanceVerdict::Lost, message, seconds: 0 };
+            return self.ends(draft, record, end);
+        }
+        AcceptanceStep::Waits(cordon_again(draft, driven, record), Vec::new())
+    }
+
     /// Adds the result of the test to the record. Returns what follows from it.
     fn ends(
         &self,
@@ -351,6 +354,12 @@ impl CurrentTest<'_> {
     ) -> AcceptanceStep {
         let TestEnd { verdict, message, seconds } = end;
         let (tests, now) = (self.tests, draft.now());
+        if verdict == AcceptanceVerdict::Lost && draft.fleet.is_over() {
+            // The hook itself deletes the pods now: the next run tests the node again.
+            let (test, until) = (self.test.name.clone(), draft.fleet.memory.deadline);
+            let reason = UpgradeReason::Accepting { test, time: tests.time, trouble: None, until };
+            return AcceptanceStep::Waits(Reason::Upgrading(reason), Vec::new());
+        }
         draft.memory.testing = None;
         let result = AcceptanceResult {
             test: self.test.name.clone(),
@@ -380,12 +389,22 @@ impl CurrentTest<'_> {
     }
 }
 
+/// Returns the end of a pod, if it is the end of its test. A pod that others delete may show any
+/// end but success.
+fn end_of(pod: &AcceptancePod) -> Option<TestEnd> {
+    let (verdict, message, seconds) = pod.phase.end()?;
+    let counts = !pod.deleting || verdict.accepts();
+    counts.then(|| TestEnd { verdict, message: message.to_owned(), seconds })
+}
+
 /// Returns the verdict about a test if its time is over now, and what keeps it from its end, if
-/// something is wrong.
+/// something is wrong. `is_over`: whether the time of the run is over, so that the hook itself
+/// deletes the pods.
 fn obstacle(
     pod: Option<&AcceptancePod>,
     is_offered: bool,
     refusal: Option<&WriteRefusals>,
+    is_over: bool,
 ) -> (AcceptanceVerdict, Option<String>) {
     let text = |text: &str| Some(text.to_owned());
     match pod {
@@ -395,7 +414,8 @@ fn obstacle(
             None => (AcceptanceVerdict::Lost, None),
         },
         Some(pod) if pod.deleting && !pod.phase.is_ended_by_kubelet() => {
-            (AcceptanceVerdict::Lost, text("another user or controller deleted its pod"))
+            let deleted = "another user or controller deleted its pod";
+            (AcceptanceVerdict::Lost, (!is_over).then(|| deleted.to_owned()))
         }
         Some(pod) => {
             let (verdict, trouble) = pod.phase.late();

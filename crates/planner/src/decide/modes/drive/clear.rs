@@ -181,8 +181,8 @@ pub(super) fn unlisted(draft: &mut NodeDraft<'_>) -> Result<UpgradeReason, Strin
     Ok(UpgradeReason::Listing)
 }
 
-/// Checks again, before a driver pod is deleted, that the pods that the policy evicts have left: a
-/// new one may have appeared.
+/// Checks again, before a driver pod is deleted or the new driver is tested, that the pods that the
+/// policy evicts have left: a new one may have appeared.
 pub(super) fn protect(
     draft: &mut NodeDraft<'_>,
     driven: &DrivenNode<'_>,

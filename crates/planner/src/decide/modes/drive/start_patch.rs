@@ -9,7 +9,7 @@ use crate::hold;
 use super::acceptance::is_canary;
 use super::patch::put;
 use super::turn::after_jobs;
-use super::{DrivenNode, asked_for, is_requested};
+use super::{DrivenNode, asked_for, group, is_requested};
 
 /// Starts a node: cordon, state and record in one patch. `again`: number of earlier attempts.
 pub(in crate::decide) fn start(draft: &mut NodeDraft<'_>, again: u32) {
@@ -36,6 +36,7 @@ pub(in crate::decide) fn start(draft: &mut NodeDraft<'_>, again: u32) {
         restart_only,
         requested: asked_for(node, traits) || known.is_some_and(|record| record.requested),
         canary: is_canary || known.is_some_and(|record| record.canary),
+        group: group(draft, &driven),
         daemon_set: settings.own_daemon_set(),
         driver_pod: driven.pod.as_ref().map(|driver| driver.pod.uid.clone()),
         driver_changed: known.is_some_and(|record| record.has_changed_driver()),

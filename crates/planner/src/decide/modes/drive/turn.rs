@@ -92,18 +92,24 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
         if paused_nodes::restart_clock(self.draft, self.record) {
             return Reason::Upgrading(UpgradeReason::Cordoning);
         }
-        if !self.driven.node.unschedulable && self.record.state <= UpgradeState::PodRestartRequired
+        if !self.driven.node.unschedulable
+            && (self.record.state <= UpgradeState::PodRestartRequired
+                || acceptance::are_to_begin(self.draft, self.driven, self.record))
         {
-            // The cordon was removed by others: nothing is evicted or deleted on a node that
-            // accepts new pods.
+            // The cordon was removed by others: nothing is evicted, deleted or tested on a node
+            // that accepts new pods.
             return cordon_again(self.draft, self.driven, self.record);
         }
         let mut next = self.record.clone();
         next.canary |= acceptance::is_canary(self.draft);
-        if next.state.is_before_restart() && !next.requested && self.driven.is_current() {
+        if next.state.is_before_restart()
+            && !next.requested
+            && self.driven.is_current()
+            && !acceptance::are_to_begin(self.draft, self.driven, &next)
+        {
             // The request was withdrawn, others have replaced the driver pod, or an earlier
-            // deployment did, and the node failed its checks: there is no reason to evict pods, but
-            // the checks are those of an upgrade.
+            // deployment did, and the node failed its checks: there is no reason to evict pods,
+            // unless the node is tested, but the checks are those of an upgrade.
             next.enter(UpgradeState::ValidationRequired, self.draft.now());
         }
         loop {
@@ -362,11 +368,21 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
             }
         }
         match after_validation(draft, self.left.as_deref()) {
-            StateResult::Done => {
-                self.accept(record, AcceptanceTime::After).unwrap_or(StateResult::Done)
-            }
+            StateResult::Done => self.prove(record),
             other @ (StateResult::Stays(_) | StateResult::To(_) | StateResult::Fails(..)) => other,
         }
+    }
+
+    /// Runs the acceptance tests of a node whose checks have succeeded. Before the first one, the
+    /// pods that the policy evicts must have left.
+    fn prove(&mut self, record: &mut UpgradeRecord) -> StateResult {
+        if acceptance::may_have_workloads(self.driven, record)
+            && acceptance::are_to_begin(self.draft, self.driven, record)
+            && let Some(step) = clear::protect(self.draft, self.driven, record)
+        {
+            return step;
+        }
+        self.accept(record, AcceptanceTime::After).unwrap_or(StateResult::Done)
     }
 
     /// Runs the acceptance tests of this time. Returns what they lead to; `None`: the node is

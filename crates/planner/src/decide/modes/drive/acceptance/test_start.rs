@@ -1,10 +1,15 @@
-//! The driver pod with which the tests after the upgrade begin. If others replace it, the tests
-//! begin again, but not without end.
+//! The start of the tests after the upgrade. No workloads may be on the node then. If others
+//! replace its driver pod, the tests begin again, but not without end.
 
 use crate::decide::inputs::FleetInputs;
 use crate::decide::modes::drive::DrivenNode;
+use crate::decide::modes::drive::turn::is_older;
+use crate::decide::node_draft::NodeDraft;
 use crate::drive_upgrade::record::UpgradeRecord;
 use crate::node::DriverPod;
+use contract::acceptance::AcceptanceTime;
+
+use super::{heed_canaries, tests_of, workloads_stay};
 
 /// How often the tests of a node begin again because others replaced its driver pod.
 const MOST_REPLACEMENTS: u32 = 2;
@@ -18,6 +23,31 @@ pub(in crate::decide) fn have_begun(
 ) -> bool {
     let own = driven.pod.as_ref().filter(|own| own.newest && !own.pod.deleting);
     own.is_some_and(|own| record.tests_begun == Some(begun_with(fleet, own)))
+}
+
+/// Returns whether tests with the new driver are to begin on the node.
+pub(in crate::decide) fn are_to_begin(
+    draft: &mut NodeDraft<'_>,
+    driven: &DrivenNode<'_>,
+    record: &UpgradeRecord,
+) -> bool {
+    let Some(own) = driven.pod.as_ref().filter(|own| own.newest) else { return false };
+    if workloads_stay(record) || have_begun(draft.fleet, driven, record) {
+        return false;
+    }
+    heed_canaries(draft);
+    let tests = tests_of(draft.fleet, driven.node, own, record, AcceptanceTime::After);
+    tests.current(record).is_some()
+}
+
+/// Returns whether workloads may be on a node whose driver is current. A node that is tested again
+/// with the driver that it has was not cleared of them, and others may have uncordoned any node
+/// since it was.
+pub(in crate::decide) fn may_have_workloads(
+    driven: &DrivenNode<'_>,
+    record: &UpgradeRecord,
+) -> bool {
+    record.recordoned > 0 || driven.pod.as_ref().is_some_and(|own| is_older(own.pod, record))
 }
 
 /// Records that the tests begin with this driver pod.

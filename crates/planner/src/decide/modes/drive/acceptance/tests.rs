@@ -13,6 +13,8 @@ use crate::drive_upgrade::record::NodeRecordState;
 use crate::memory::{PodRequest, RunMemory};
 use crate::write_refusals::RefusalKind;
 
+mod others;
+
 use AcceptanceTime::{After, Before};
 
 const TIMEOUT: u64 = 600;
