@@ -268,7 +268,7 @@ impl UpgradeReason {
                 "wait: policy.soak sets how long the hook pauses after a node before it starts the next one"
             }
             Self::OutsideWindow { deadline: Some(_), .. } => {
-                "deploy again when a window opens; if the deployer tries again by itself, that is not necessary, because its next run waits for the window. To upgrade earlier, change policy.windows, and render and deploy the bundle again: its time budget follows the windows (without a recipe: raise rollout.budgetSeconds of the hook chart)"
+                "deploy again when a window opens; if the deployer tries again by itself, that is not necessary, because its next run waits for the window. To upgrade earlier, change policy.windows, and render and deploy the bundle again: the time budget of its hook follows the windows (without a recipe: change the windows in the values of the hook chart, and raise rollout.budgetSeconds there)"
             }
             Self::OutsideWindow { deadline: None, .. } => {
                 "wait: policy.windows sets when the hook may start nodes; to start them now, change it and deploy again"

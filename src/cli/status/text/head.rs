@@ -324,12 +324,16 @@ fn eta(status: &RolloutStatus, attention: Attention) -> Option<String> {
             }
             (Attention::ActionNeeded, _) => Some("no ETA before you act".to_owned()),
             (Attention::Paused, _) => Some("no ETA during the pause".to_owned()),
-            (Attention::Aborted, _) => None,
+            (Attention::Aborted, _) => Some("no ETA before the next run".to_owned()),
             (_, "fleet-waits") => Some("no ETA while the whole fleet waits".to_owned()),
             _ => Some(format!("no ETA: {}", missing.text)),
         };
     }
-    let end = totals.end?;
+    let Some(end) = totals.end else {
+        // Nodes are left that this run does not start any more.
+        let is_left = attention == Attention::ActionNeeded;
+        return is_left.then(|| "no ETA before the next run".to_owned());
+    };
     let measured = match totals.pace.measured_nodes {
         0 => "as set in the recipe".to_owned(),
         nodes => format!("measured on {}", with_noun(nodes, "node")),
