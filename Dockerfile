@@ -7,9 +7,10 @@
 # BINARY selects the stage that provides the program: `built` compiles it, `prebuilt` takes
 # ./gpu-rollout from the build context.
 ARG BINARY=built
-ARG RUST_VERSION=1.95
+# The version is that of rust-toolchain.toml. The digest names the image for all architectures.
+ARG RUST=rust:1.95-slim@sha256:e14e87345b4d5964ddcc3491d27ee046a0f23820f340c3c1e24da6880141f7c0
 
-FROM rust:${RUST_VERSION}-slim AS built
+FROM ${RUST} AS built
 WORKDIR /source
 COPY . .
 # With an explicit target, cargo does not pass the flags to build scripts and procedural macros,

@@ -1,5 +1,5 @@
-# `make` without a target prints the targets. `image`, `stack`, `e2e` and `bench` need more than a
-# Rust toolchain: scripts/needs.sh lists the programs.
+# `make` without a target prints the targets. `image`, `stack`, `e2e`, `bench` and `release` need more
+# than a Rust toolchain: scripts/needs.sh lists the programs.
 .DEFAULT_GOAL := help
 
 # Cargo profile of `make image`: release, or quick during development.
@@ -10,7 +10,7 @@ E2E_PROFILE ?= quick
 .PHONY: help
 help: ## print this list
 	@echo "gpu-rollout: make TARGET"
-	@awk -F ': ## ' '/^[a-z0-9-]+: ## / { printf "  %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ': ## ' '/^[a-z0-9-]+: ## / { printf "  %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: demo
 demo: ## render and verify the bundle of a GB200 cluster, and print the next steps
@@ -55,6 +55,14 @@ bench: ## measure time, memory and sizes on this machine
 .PHONY: image
 image: ## build the hook's image in target/image (needs buildah; pulls nothing)
 	scripts/image.sh $(PROFILE)
+
+.PHONY: release
+release: ## build a release of the last commit in target/dist (REGISTRY=…; needs buildah, jq)
+	scripts/release.sh
+
+.PHONY: reproducible
+reproducible: ## build a release twice, in two directories, and compare every digest
+	scripts/release/reproduce.sh $(PROFILE)
 
 .PHONY: clean
 clean: ## remove all build output of this checkout

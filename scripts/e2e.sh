@@ -38,10 +38,10 @@ fi
 tests/tools/build.sh >/dev/null
 [ -z "$full" ] || tests/tools/build.sh full >/dev/null
 scripts/image.sh "$profile"
-# Without a filter, first run the tests that need only Helm: they take seconds. mdBook is built before
-# the scenarios run, because many of them measure time.
+# Without a filter, first run the tests that need only Helm, git and jq: they take seconds. mdBook is
+# built before the scenarios run, because many of them measure time.
 if [ "${1:---full}" = --full ]; then
-  cargo test --locked --workspace --exclude e2e --test chart --test render -- --ignored
+  cargo test --locked --workspace --exclude e2e --test chart --test render --test release -- --ignored
   tests/tools/mdbook.sh >/dev/null
 fi
 [ -z "$build_previous" ] || "$GPU_ROLLOUT_PREVIOUS/scripts/image.sh" "$profile"

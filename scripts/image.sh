@@ -1,5 +1,6 @@
 #!/bin/sh
-# Builds the image of the hook with the installed Rust toolchain and buildah. Pulls nothing. Output:
+# Builds the image of the hook with the installed Rust toolchain and buildah. Pulls nothing. The same source
+# gives the same digest, in any directory. Output:
 #   target/image/oci     the image as an OCI layout, tagged with the version
 #   target/image/rootfs  its root file system, unpacked
 # Usage: scripts/image.sh [PROFILE]   (a cargo profile; default: release)
@@ -15,8 +16,9 @@ version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -n 1)
 # A separate target directory: with a shared one, the different flags would rebuild everything at
 # each switch between this build and a development build. With an explicit target, cargo does not
 # pass the flags to build scripts and procedural macros, which cannot be static.
-CARGO_TARGET_DIR=$image/cargo RUSTFLAGS='-C target-feature=+crt-static' \
-  cargo build --profile "$profile" --locked --target "$triple" --no-default-features
+CARGO_TARGET_DIR=$image/cargo CARGO_ENCODED_RUSTFLAGS=$(scripts/rustflags.sh "$triple")
+export CARGO_TARGET_DIR CARGO_ENCODED_RUSTFLAGS
+cargo build --profile "$profile" --locked --target "$triple" --no-default-features
 case $profile in dev | test) folder=debug ;; bench) folder=release ;; *) folder=$profile ;; esac
 binary=$image/cargo/$triple/$folder/gpu-rollout
 
@@ -34,9 +36,10 @@ chmod 755 "$image/context/gpu-rollout"
 run_buildah() {
   buildah --storage-driver vfs --root "$image/storage" --runroot "$image/run" "$@"
 }
-# With a fixed timestamp, the same binary gives the same digest.
-run_buildah bud --quiet --isolation chroot --timestamp "${SOURCE_DATE_EPOCH:-0}" --build-arg BINARY=prebuilt \
-  --build-arg VERSION="$version" --file Dockerfile --tag "gpu-rollout:$version" "$image/context" >/dev/null
+# With a fixed timestamp, and without buildah's label and history, which name its version, the same binary
+# gives the same digest.
+run_buildah bud --quiet --isolation chroot --timestamp "${SOURCE_DATE_EPOCH:-0}" --identity-label=false --omit-history \
+  --build-arg BINARY=prebuilt --build-arg VERSION="$version" --file Dockerfile --tag "gpu-rollout:$version" "$image/context" >/dev/null
 run_buildah push --quiet --compression-format gzip --compression-level 9 "gpu-rollout:$version" "oci:$image/oci:$version"
 run_buildah rmi --all --force >/dev/null
 

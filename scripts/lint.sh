@@ -136,6 +136,9 @@ check image cargo clippy --quiet --locked --no-default-features -- -D warnings
 check rustdoc docs
 check bundle render_bundle
 if command -v shellcheck >/dev/null; then check shell shell_scripts; else skip shell "shellcheck is not installed"; fi
+actionlint=${GPU_ROLLOUT_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/gpu-rollout/tools}/bin/actionlint
+[ "${CI:-}" != true ] || actionlint=$(tests/tools/build.sh actionlint)/actionlint
+if [ -x "$actionlint" ]; then check workflows "$actionlint" .github/workflows/*.yml; else skip workflows "actionlint is not built (tests/tools/build.sh actionlint)"; fi
 helm=${GPU_ROLLOUT_HELM:-}
 [ -n "$helm" ] || [ "${CI:-}" != true ] || helm=$(tests/tools/build.sh helm4)/helm4
 [ -n "$helm" ] || helm=${GPU_ROLLOUT_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/gpu-rollout/tools}/bin/helm4

@@ -11,11 +11,13 @@ cd "$(dirname -- "$0")/.."
 #   image       `make image`                              stack  a cluster of the end-to-end tests
 #   scenarios   any end-to-end test may be selected       e2e    all of them run
 #   ci          .ci/run                               fuzz   `make soak`, its fuzzer
+#   release     `make release`, in addition to image  musl   a release for musl
+#   push        scripts/release/push.sh
 # Of Debian's essential programs, only setpriv is in the table: other systems may lack it.
 table() {
   cat <<'TABLE'
-image,stack,fuzz cargo - compiles this project
-image,stack,fuzz cc build-essential links this project
+image,stack,fuzz,release cargo - compiles this project
+image,stack,fuzz,release cc build-essential links this project
 fuzz c++ build-essential compiles libFuzzer
 image buildah buildah builds the image
 image readelf binutils checks that the program in the image is static
@@ -23,7 +25,10 @@ stack go - builds the pinned programs of tests/tools, such as the API server
 stack bwrap bubblewrap runs the pods of the worker nodes
 stack setpriv util-linux ends each process together with its test
 stack kill procps sends signals to processes and their children
-scenarios git git serves repositories to Flux and Argo CD
+scenarios,release git git serves repositories to Flux and Argo CD, and exports the commit of a release
+release,e2e jq jq writes the index of images, the bill of materials and the provenance
+musl musl-gcc musl-tools compiles C code for musl
+push skopeo skopeo pushes the image to a registry
 e2e redis-server redis-server is the cache of Argo CD (its service does not have to run)
 e2e chromium|chromium-browser|google-chrome chromium opens the page of `gpu-rollout report`, and the site of all pages
 e2e promtool - checks alerts and metrics

@@ -7,7 +7,8 @@
 #   `crds/FOLDER` next to the directory
 # Usage: tests/tools/build.sh [--list] [NAME…]   a tool, or a folder for all of its tools (default: all that `make e2e` runs; `stack`: those that
 #                                                `make stack` runs; `full`: those that only `make e2e-full` runs;
-#                                                `vale`, which only `make lint` runs, is never a part of them)
+#                                                those that only `make lint`, a release or a test of one runs, such as `vale` and
+#                                                `cosign`, are never a part of them)
 #        --list: prints folder and name of each tool, and builds nothing
 set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
@@ -56,9 +57,12 @@ only_full() {
   done
 }
 
-# The same for programs that only `make lint` runs.
-lint_tools() {
+# The same for programs that only `make lint`, a release or a test of one runs.
+single_tools() {
   echo "vale vale github.com/vale-cli/vale/v3/cmd/vale"
+  echo "actionlint actionlint github.com/rhysd/actionlint/cmd/actionlint"
+  echo "cosign cosign github.com/sigstore/cosign/v3/cmd/cosign"
+  echo "registry registry github.com/distribution/distribution/v3/cmd/registry"
 }
 
 # The folders of the programs that `make stack` runs. The end-to-end test of the tutorial compares them with the programs that it used.
@@ -71,7 +75,7 @@ lines_of() {
       only_full
     else
       # `kubernetes` is the version that `make e2e` runs.
-      { tools; lint_tools; only_full | sed 's/^kubernetes /other-version /'; } | awk -v name="$1" '$1 == name || $2 == name' | sed 's/^other-version /kubernetes /'
+      { tools; single_tools; only_full | sed 's/^kubernetes /other-version /'; } | awk -v name="$1" '$1 == name || $2 == name' | sed 's/^other-version /kubernetes /'
     fi
   )
   [ -n "$lines" ] || { echo "tests/tools/build.sh: no tool is called $1" >&2; exit 2; }

@@ -69,6 +69,16 @@ pub fn contents() -> &'static [(&'static str, FileContent)] {
     &CONTENTS
 }
 
+/// Returns the repository of the chart's default image (`rollout.image.repository`). Only in a
+/// release it names a registry: scripts/release/stamp.sh writes the image of the release into the
+/// chart before the program is built.
+pub fn image_repository() -> &'static str {
+    let values = FILES.iter().find(|(path, _)| *path == "values.yaml");
+    let mut lines = values.into_iter().flat_map(|(_, text)| text.lines());
+    let repository = lines.find_map(|line| line.strip_prefix("    repository: "));
+    repository.unwrap_or_default().trim_matches('"')
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;
@@ -85,6 +95,13 @@ mod tests {
                 found.push(path.strip_prefix(root).unwrap().to_str().unwrap().to_owned());
             }
         }
+    }
+
+    #[test]
+    fn image_repository_is_the_value_of_the_chart() {
+        let (_, text) = FILES.iter().find(|(path, _)| *path == "values.yaml").unwrap();
+        let values: serde_json::Value = yaml::from_str(text).unwrap();
+        assert_eq!(image_repository(), values["rollout"]["image"]["repository"]);
     }
 
     #[test]

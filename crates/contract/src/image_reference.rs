@@ -14,6 +14,13 @@ pub fn split(text: &str) -> (&str, Option<&str>, Option<&str>) {
     }
 }
 
+/// Returns whether the name of an image starts with a registry, by the rule with which container
+/// runtimes distinguish a registry from a user of the default registry.
+pub fn has_registry(name: &str) -> bool {
+    let first = name.split('/').next().unwrap_or_default();
+    first.contains(['.', ':']) || first == "localhost"
+}
+
 /// Returns whether a text is the reference of an image.
 pub fn is_image_reference(text: &str) -> bool {
     let (repository, tag, digest) = split(text);
@@ -32,6 +39,19 @@ pub fn is_pinned(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn registry_and_user_are_told_apart() {
+        for (name, expected) in [
+            ("gpu-rollout", false),
+            ("tools/gpu-rollout", false),
+            ("localhost/gpu-rollout", true),
+            ("registry:5000/gpu-rollout", true),
+            ("registry.example.com/tools/gpu-rollout", true),
+        ] {
+            assert_eq!(has_registry(name), expected, "{name}");
+        }
+    }
 
     #[test]
     fn port_tag_and_digest_are_told_apart() {

@@ -16,6 +16,7 @@ use super::values::{over, set};
 use catalog::{self, lookup};
 use contract::acceptance::ACCEPTANCE_NAMESPACE;
 use contract::grammar::is_image_name;
+use contract::image_reference::has_registry;
 
 /// One `--registry-mirror [FROM=]TO`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -83,10 +84,11 @@ fn mirrored(name: &str, mirrors: &[RegistryMirror]) -> Option<String> {
     let (registry, rest) = name
         .split_once('/')
         .map_or((name, ""), |(registry, _)| (registry, &name[registry.len()..]));
-    // The rule by which container runtimes distinguish a registry from a user of the default
-    // registry.
-    let is_registry = registry.contains(['.', ':']) || registry == "localhost";
-    Some(if is_registry { format!("{}{rest}", any.to) } else { format!("{}/{name}", any.to) })
+    Some(if has_registry(registry) {
+        format!("{}{rest}", any.to)
+    } else {
+        format!("{}/{name}", any.to)
+    })
 }
 
 /// The air-gap settings to write into the values.

@@ -5,9 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value};
 
 use super::time::TimeBudget;
+use catalog::hook_chart;
 use contract::acceptance::ACCEPTANCE_NAMESPACE;
 use contract::file_content::FileContent;
 use contract::git_source;
+use contract::image_reference::has_registry;
 use contract::settings::Mode;
 use contract::task::{Right, Task};
 
@@ -244,12 +246,15 @@ pub struct HookReleasePlan {
     pub settings: Map<String, Value>,
 }
 
-/// The note for a hook image without a registry, which the hook chart cannot know.
+/// The note for a hook image without a registry: only a release has one that nodes can pull.
 pub const IMAGE_WITHOUT_REGISTRY: &str = "the hook's image has no registry, so no node can pull it; build and push it, and render with --hook-image REGISTRY/gpu-rollout:TAG (docs/image.md of gpu-rollout)";
 
 impl ReleasePlan {
-    /// Returns the note if a hook uses the chart's default image, which is in no registry.
+    /// Returns the note if a hook uses the chart's default image, and that is in no registry.
     pub fn image_note(&self) -> Option<&'static str> {
+        if has_registry(hook_chart::image_repository()) {
+            return None;
+        }
         let is_unset = |hook: &HookReleasePlan| {
             hook.settings.get("image").and_then(|image| image.get("repository")).is_none()
         };

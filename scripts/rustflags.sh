@@ -1,0 +1,26 @@
+#!/bin/sh
+# Prints the compiler's options for a program that users get, as the value of CARGO_ENCODED_RUSTFLAGS: static
+# on Linux, and without paths of this machine, so that builds in two directories give the same bytes.
+# Usage: scripts/rustflags.sh TARGET   (a target triple)
+set -eu
+cd "$(dirname -- "$0")/.."
+target=$1
+registry=${CARGO_HOME:-$HOME/.cargo}/registry/src
+# The names of the folders below it are known only when it exists.
+[ -d "$registry" ] || cargo fetch --quiet --locked --target "$target" >&2
+
+# Cargo separates options by this character, so that they can contain spaces.
+separator=$(printf '\037')
+options=
+add() { options="$options${options:+$separator}$1"; }
+
+case $target in *-linux-*) add -Ctarget-feature=+crt-static ;; esac
+# The last option that matches a path applies. Generated code is in the target directory, which is below
+# this one.
+add "--remap-path-prefix=$(pwd -P)=/gpu-rollout"
+for directory in "$registry"/*; do
+  add "--remap-path-prefix=$directory=/registry"
+done
+# With the component rust-src, the compiler would name its files.
+add "--remap-path-prefix=$(rustc --print sysroot)/lib/rustlib/src/rust=/rustc"
+printf '%s' "$options"
