@@ -188,7 +188,7 @@ mod tests {
             taken_over().map(|run| RunRecord { fleet_wait: Some(wait), ..run })
         };
         let success = Some(ExitCode::Success);
-        for (case, job, run, holder, phase) in [
+        for (case, job, run, holder, phase) in vec![
             ("nothing was deployed", None, None, None, RunPhase::Never),
             (
                 "the Job has no pod yet",

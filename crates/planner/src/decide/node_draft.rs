@@ -34,6 +34,7 @@ pub(super) struct NodeDraft<'a> {
 
 /// The effects of a decision on a node, apart from its memory.
 #[derive(Default, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "the facts are independent")]
 pub(super) struct NodeEffects {
     /// Plugin pods that are replaced.
     pub(super) replacements: Vec<Action>,

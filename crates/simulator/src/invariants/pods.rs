@@ -3,6 +3,7 @@
 use contract::acceptance::ACCEPTANCE_NAMESPACE;
 use observed::workload::{PodPhase, Workload};
 use planner::action::{PodDeletion, PodEviction};
+use planner::drive_upgrade::record::UpgradeRecord;
 
 use super::InvariantChecker;
 use crate::objects::SimulatedOperand;
@@ -75,7 +76,7 @@ impl InvariantChecker<'_, '_> {
         let record = self.record(&node.node);
         let newest = self.cluster.operator.objects.newest();
         let driver = self.cluster.operands.pod(name, SimulatedOperand::Driver);
-        let is_retried = record.as_ref().is_some_and(|record| record.has_failed());
+        let is_retried = record.as_ref().is_some_and(UpgradeRecord::has_failed);
         if driver.is_some_and(|pod| pod.revision.as_deref() == Some(newest)) && !is_retried {
             let is_known = self.hook.knows_revision(self.cluster);
             self.violates_if_known(

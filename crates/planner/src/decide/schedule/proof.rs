@@ -75,7 +75,7 @@ impl<'s> ProofStep<'s> {
             Self::Canaries(Canary { nodes, per, .. }) => {
                 let per =
                     if per.is_empty() { String::new() } else { format!(" per {}", per.join(", ")) };
-                format!("{} canaries{per}", nodes)
+                format!("{nodes} canaries{per}")
             }
             Self::Share(share) => share.to_string(),
         }

@@ -161,8 +161,11 @@ fn accepted_node_is_released_with_its_failed_proof() {
     assert!(!uncordons(&fleet.decide(0)), "it stays failed");
     fleet.accept("gpu-0", -30);
     assert!(!uncordons(&fleet.decide(1)), "the request is about an earlier failure");
-    let (node, driver) = ("gpu-0".to_owned(), "another".to_owned());
-    fleet.memory.accepted.insert(AcceptedNode { node, failed_at: at(-20), driver });
+    fleet.memory.accepted.insert(AcceptedNode {
+        node: "gpu-0".to_owned(),
+        failed_at: at(-20),
+        driver: "another".to_owned(),
+    });
     assert!(!uncordons(&fleet.decide(2)), "the request is about another driver");
     fleet.accept("gpu-0", -20);
     assert!(uncordons(&fleet.decide(3)));

@@ -188,7 +188,7 @@ pub(super) fn label_values(
 ) -> Vec<String> {
     let Some(canary) = fleet.settings.upgrade.canary.as_ref() else { return Vec::new() };
     let is_known = |name: &&String| {
-        fleet.observed.nodes.contains_key(*name) || proof.canary_labels.contains_key(*name)
+        fleet.observed.nodes.contains_key(name) || proof.canary_labels.contains_key(*name)
     };
     let values = names.iter().filter(is_known).filter_map(|name| {
         let labels = canary.per.iter().zip(combination(fleet, proof, canary, name));

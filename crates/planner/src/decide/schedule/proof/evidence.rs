@@ -24,7 +24,7 @@ pub(super) fn is_proven(nodes: &RunNodes<'_>, proof: &DriverProof, name: &str) -
 /// Returns whether a canary that is still in the cluster is not proven, or no longer.
 pub(super) fn has_unproven(nodes: &RunNodes<'_>, proof: &DriverProof) -> bool {
     let observed = nodes.fleet.observed;
-    let mut present = proof.canaries.iter().filter(|name| observed.nodes.contains_key(*name));
+    let mut present = proof.canaries.iter().filter(|name| observed.nodes.contains_key(name));
     present.any(|name| !is_proven(nodes, proof, name))
 }
 
