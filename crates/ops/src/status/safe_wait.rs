@@ -138,7 +138,7 @@ impl RolloutStatus {
     pub fn held_back(&self) -> Option<&'static str> {
         let halt = self.proof.as_ref().and_then(|proof| proof.halt.as_ref());
         if self.is_paused_without_end() {
-            Some("waits until you run gpu-rollout resume")
+            Some("starts no paused node until you run gpu-rollout resume")
         } else if is_open_halt(halt, &self.requests) {
             Some("halts again unless you run gpu-rollout resume before")
         } else {

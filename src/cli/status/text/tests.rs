@@ -58,7 +58,7 @@ fn second_line_says_until_when_it_is_safe_to_wait() {
         (only_paused(RunPhase::Running), "yes (until the time limit in 50 min)"),
         (
             only_paused(RunPhase::Lost),
-            "yes (Flux tries again within 10 minutes after a failure; look at the Job before, because the retry deletes it; the next run waits until you run gpu-rollout resume)",
+            "yes (Flux tries again within 10 minutes after a failure; look at the Job before, because the retry deletes it; the next run starts no paused node until you run gpu-rollout resume)",
         ),
         (
             frozen(RunPhase::Running, 3_000, true),
