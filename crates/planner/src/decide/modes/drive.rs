@@ -136,7 +136,7 @@ impl<'a> DrivenNode<'a> {
 
     /// Returns whether no driver DaemonSet should have a pod on the node, and none is there. While
     /// a node is not ready, its taints may keep pods away.
-    fn is_unwanted(&self) -> bool {
+    pub(in crate::decide) fn is_unwanted(&self) -> bool {
         !self.wanted && self.pod.is_none() && self.node.ready
     }
 }

@@ -101,7 +101,9 @@ fn next(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, waits: bool) -> Upgr
         NodeRecordState::Record(record)
             if record.state == UpgradeState::UpgradeFailed
                 && !record.cordoned
-                && (driven.needs_upgrade(draft.traits()) || driven.has_kept_driver(record))
+                && (driven.needs_upgrade(draft.traits())
+                    || driven.has_kept_driver(record)
+                    || driven.is_unwanted())
                 && (record.digest != draft.settings().digest
                     || is_requested(driven.node, draft.traits())
                     || record

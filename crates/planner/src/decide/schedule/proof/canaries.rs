@@ -205,7 +205,11 @@ fn is_available(nodes: &RunNodes<'_>, proof: &DriverProof, name: &str) -> bool {
     standing(nodes, name).is_some_and(|upgrade| match &upgrade.turn {
         UpgradeTurn::Candidate(_) => true,
         UpgradeTurn::Left | UpgradeTurn::Over => is_tested(nodes, proof, name),
-        UpgradeTurn::UnderWay(record) => record.state.is_in_progress() || !upgrade.given_up,
+        // A failed node past which a user has resumed the rollout holds up no others.
+        UpgradeTurn::UnderWay(record) => {
+            record.state.is_in_progress()
+                || !upgrade.given_up && proof.accepted.iter().all(|known| known != name)
+        }
         UpgradeTurn::Waits(reason) => {
             // A user takes it as proven, or has repaired it.
             let is_released = matches!(**reason, Reason::Upgrading(UpgradeReason::Releasing));
