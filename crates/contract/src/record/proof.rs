@@ -112,6 +112,11 @@ impl DriverProof {
         Self { driver, ..Self::default() }
     }
 
+    /// Returns whether a user resumed the rollout despite the failure of this node.
+    pub fn has_accepted(&self, node: &str) -> bool {
+        self.accepted.iter().any(|known| known == node)
+    }
+
     /// Returns whether the proof is about this driver.
     pub fn is_about(&self, driver: &str) -> bool {
         is_part_of(driver, &self.driver)

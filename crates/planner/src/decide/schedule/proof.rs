@@ -195,8 +195,7 @@ fn failed(nodes: &RunNodes<'_>, proof: &DriverProof, cause: HaltCause) -> Vec<St
     let examined = nodes.listed.iter().filter(|node| fails(&node.assessment.upgrade));
     let names = kept.iter().chain(examined.map(|node| node.name)).map(|name| &**name);
     let names = names.chain(failures::departed(nodes, proof));
-    let names: BTreeSet<&str> =
-        names.filter(|name| proof.accepted.iter().all(|known| known != name)).collect();
+    let names: BTreeSet<&str> = names.filter(|name| !proof.has_accepted(name)).collect();
     names.into_iter().map(str::to_owned).collect()
 }
 

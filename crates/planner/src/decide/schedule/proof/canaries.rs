@@ -207,8 +207,7 @@ fn is_available(nodes: &RunNodes<'_>, proof: &DriverProof, name: &str) -> bool {
         UpgradeTurn::Left | UpgradeTurn::Over => is_tested(nodes, proof, name),
         // A failed node past which a user has resumed the rollout holds up no others.
         UpgradeTurn::UnderWay(record) => {
-            record.state.is_in_progress()
-                || !upgrade.given_up && proof.accepted.iter().all(|known| known != name)
+            record.state.is_in_progress() || !upgrade.given_up && !proof.has_accepted(name)
         }
         UpgradeTurn::Waits(reason) => {
             // A user takes it as proven, or has repaired it.
@@ -216,7 +215,7 @@ fn is_available(nodes: &RunNodes<'_>, proof: &DriverProof, name: &str) -> bool {
             is_released
                 || upgrade.is_retried
                     && outcome_at_once(reason).is_none()
-                    && proof.accepted.iter().all(|known| known != name)
+                    && !proof.has_accepted(name)
         }
     })
 }

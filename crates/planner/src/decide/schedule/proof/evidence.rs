@@ -35,7 +35,7 @@ pub(super) fn is_tested(nodes: &RunNodes<'_>, proof: &DriverProof, name: &str) -
     let mut tests = nodes.fleet.settings.upgrade.acceptance.iter();
     !tests.any(|test| test.runs(AcceptanceTime::After))
         || proof.tested.contains(name)
-        || proof.accepted.iter().any(|known| known == name)
+        || proof.has_accepted(name)
 }
 
 /// Returns whether the node has its driver, and the run may soon no longer wait for what it lacks.
