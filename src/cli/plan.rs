@@ -108,10 +108,7 @@ fn recipe_of_bundle(bundle: &Path, printer: &mut Printer) -> Result<String, Exit
     match bundle::recipe_path(bundle) {
         Ok(recipe) => Ok(recipe.display().to_string()),
         Err(error) => {
-            printer.error(
-                &error.to_string(),
-                Some("name a directory that `gpu-rollout bundle render` wrote"),
-            );
+            printer.error(&error.to_string(), Some(error.hint()));
             Err(ExitCode::Input)
         }
     }

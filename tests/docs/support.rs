@@ -4,6 +4,7 @@
 
 use std::fmt::Write;
 
+use bundle::info;
 use contract::record::RECORD_FORMAT_VERSION;
 use contract::settings::FORMAT_VERSION;
 use planner::drive_upgrade::record::VERSION;
@@ -184,19 +185,18 @@ fn components() -> String {
 
 /// Returns the table of the formats.
 fn formats() -> String {
-    let info = read("crates/bundle/src/info.rs");
-    assert!(info.contains(&format!("api_version: \"{API_VERSION}\"")), "bundle-info.yaml");
     format!(
         "
 | Format | Version | Read by | An older version | A newer version |
 |---|---|---|---|---|
 | recipe | `{API_VERSION}` | the CLI | does not exist | is refused, and so is an unknown key |
-| `bundle-info.yaml` of a bundle | `{API_VERSION}` | the CLI | does not exist | is not recognized; unknown keys are ignored |
+| `bundle-info.yaml` of a bundle | `{}` | the CLI | does not exist | the bundle is refused (code 1); unknown keys are ignored |
 | settings of a hook | {FORMAT_VERSION} | the hook, the CLI | does not exist | is refused (code 42); an unknown key too (code 1) |
 | run record | {RECORD_FORMAT_VERSION} | hooks, the CLI | is read | is refused before any write (code 42); unknown keys are ignored |
 | upgrade record of a node | {VERSION} | hooks, the CLI | does not exist | the node is left alone, and the run exits with code 42; unknown keys are ignored |
 
-"
+",
+        info::API_VERSION
     )
 }
 

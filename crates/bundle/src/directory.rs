@@ -6,11 +6,12 @@ use std::fs::{self, DirEntry};
 use std::io::{self, Read as _, Take};
 use std::path::{Path, PathBuf};
 
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::checksums::CHECKSUMS;
 use super::error::BundleError;
-use super::info::{BundleInfo, INFO};
+use super::info::{API_VERSION, BundleInfo, INFO};
 use parity::TextFiles;
 use recipe::regular_file::open_regular;
 
@@ -38,6 +39,15 @@ pub(super) enum EntryKind {
     TooLarge,
     /// A link, a device, a pipe, a socket, or a file whose name is not UTF-8.
     Other,
+}
+
+/// What `bundle-info.yaml` says about the format of a bundle. Another format may have other fields.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct BundleFormat {
+    api_version: String,
+    #[serde(default)]
+    rendered_by: Option<String>,
 }
 
 /// The files in a bundle's directory, without the content of `.git`.
@@ -118,11 +128,30 @@ impl BundleDirectory {
             .map_err(|error| BundleError::file(&self.directory.join(path), &error))
     }
 
+    /// Checks that the bundle has the format that this program reads.
+    ///
+    /// # Errors
+    /// As for [`Self::yaml`]; or it has another format ([`BundleError::OtherFormat`]).
+    pub(super) fn check_format(&self) -> Result<(), BundleError> {
+        let BundleFormat { api_version, rendered_by } = self.yaml(INFO)?;
+        if api_version == API_VERSION {
+            return Ok(());
+        }
+        let rendered_by =
+            rendered_by.unwrap_or_else(|| "another version of gpu-rollout".to_owned());
+        Err(BundleError::OtherFormat {
+            directory: self.directory.clone(),
+            api_version,
+            rendered_by,
+        })
+    }
+
     /// Reads `bundle-info.yaml`.
     ///
     /// # Errors
-    /// As for [`Self::yaml`]; or it has too many releases.
+    /// As for [`Self::check_format`]; or it has too many releases.
     pub(super) fn info(&self) -> Result<BundleInfo, BundleError> {
+        self.check_format()?;
         let info: BundleInfo = self.yaml(INFO)?;
         if info.releases.len() > MAX_RELEASES {
             let reason = format!("more than {MAX_RELEASES} releases");

@@ -3,6 +3,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::info::API_VERSION;
+use contract::visible::line;
+
 /// Why a bundle on disk cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BundleError {
@@ -21,6 +24,21 @@ pub enum BundleError {
         directory: PathBuf,
         /// The missing file.
         file: &'static str,
+    },
+    /// The bundle has another format: another version of the program rendered it.
+    #[error(
+        "cannot read the bundle `{}`: expected apiVersion `{API_VERSION}`, found `{}` (rendered by {})",
+        directory.display(),
+        line(api_version),
+        line(rendered_by)
+    )]
+    OtherFormat {
+        /// The directory.
+        directory: PathBuf,
+        /// The version of its format.
+        api_version: String,
+        /// Name and version of the program that rendered it.
+        rendered_by: String,
     },
     /// A path cannot be read.
     #[error("cannot read `{}`: {source}", path.display())]
@@ -41,6 +59,19 @@ pub enum BundleError {
 }
 
 impl BundleError {
+    /// Returns a hint for the user.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Incomplete { .. } => "render it again with --force",
+            Self::OtherFormat { .. } => {
+                "use the gpu-rollout that rendered the bundle, or render it again with this one and --force"
+            }
+            Self::NoBundle { .. } | Self::Read { .. } | Self::File { .. } => {
+                "name a directory that `gpu-rollout bundle render` wrote"
+            }
+        }
+    }
+
     /// Creates the error for a path that cannot be read.
     pub(super) fn read(path: &Path, source: io::Error) -> Self {
         Self::Read { path: path.to_owned(), source }

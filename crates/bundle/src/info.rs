@@ -19,12 +19,15 @@ use release::model::ReleaseKind;
 pub const INFO: &str = "bundle-info.yaml";
 /// The line that identifies the file.
 pub const MARK: &str = "kind: BundleInfo";
+/// The version of the file's format, and so of the bundle's. A bundle with another version is
+/// refused.
+pub const API_VERSION: &str = "gpu-rollout.dev/v1";
 
 /// The file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BundleInfo {
-    /// Version of this format.
+    /// Version of this format ([`API_VERSION`]).
     pub api_version: String,
     /// Always `BundleInfo`.
     pub kind: String,
@@ -137,7 +140,7 @@ pub struct ReleaseInfo {
 pub(super) fn file(recipe: RecipeInfo, parts: BundleInput<'_>) -> Result<BundleFile, RenderError> {
     let BundleInput { plan, options, deployer, hook_chart, source, .. } = parts;
     let info = BundleInfo {
-        api_version: "gpu-rollout.dev/v1".to_owned(),
+        api_version: API_VERSION.to_owned(),
         kind: "BundleInfo".to_owned(),
         rendered_by: concat!("gpu-rollout ", env!("CARGO_PKG_VERSION")).to_owned(),
         deployer: deployer.name.to_owned(),

@@ -178,8 +178,8 @@ fn examine(directory: &Path, force: bool) -> Result<Option<String>, WriteError> 
                 .filter(|finding| !matches!(finding, BundleFinding::Promise { .. }))
                 .map(ToString::to_string)
                 .collect(),
-            Err(error @ BundleError::Incomplete { .. }) => {
-                return Err(WriteError::Incomplete(error));
+            Err(error @ (BundleError::Incomplete { .. } | BundleError::OtherFormat { .. })) => {
+                return Err(WriteError::Unverifiable(error));
             }
             Err(unverifiable) => vec![unverifiable.to_string()],
         };

@@ -67,9 +67,13 @@ impl fmt::Display for BundleFinding {
 /// unchanged and consistent.
 ///
 /// # Errors
-/// The directory is not a bundle, has no checksums, or cannot be read.
+/// The directory is not a bundle, has another format, has no checksums, or cannot be read.
 pub fn verify(directory: &Path) -> Result<Vec<BundleFinding>, BundleError> {
     let bundle = BundleDirectory::open(directory)?;
+    // Findings would call its files broken. If the file cannot be read, that is a finding.
+    if let Err(error @ BundleError::OtherFormat { .. }) = bundle.check_format() {
+        return Err(error);
+    }
     if bundle.kind(CHECKSUMS).is_none() {
         return Err(BundleError::Incomplete { directory: directory.to_owned(), file: CHECKSUMS });
     }

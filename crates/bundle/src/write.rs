@@ -45,9 +45,9 @@ pub enum WriteError {
         /// The edited files.
         edits: Vec<String>,
     },
-    /// A bundle that lacks the file that would show edits.
+    /// A bundle that lacks the file that would show edits, or that has another format.
     #[error("{0}, so edits in it cannot be found")]
-    Incomplete(BundleError),
+    Unverifiable(BundleError),
     /// A Git repository.
     #[error("`{}` is the top of a Git repository, and rendering would replace it as a whole", .0.display())]
     Repository(PathBuf),
@@ -72,7 +72,7 @@ impl WriteError {
             Self::Edited { .. } => Some(
                 "to keep the edits, move them into the recipe; then render again with --force, which replaces the edited bundle",
             ),
-            Self::Incomplete(_) => Some(
+            Self::Unverifiable(_) => Some(
                 "move edits into the recipe, and render again with --force, which discards them",
             ),
             Self::Repository(_) | Self::CurrentDirectory(_) => Some("name a directory inside it"),

@@ -114,7 +114,7 @@ pub const RUN_DEADLINE: Metric = Metric::gauge(
 pub const EXPECTED_END: Metric = Metric::gauge(
     "gpu_rollout_expected_end_timestamp_seconds",
     &[],
-    "Estimated time at which all nodes are done, Unix time; absent while a node, or the fleet, is stuck",
+    "Estimated time at which all nodes are done, Unix time; absent without an estimate, for example while a node needs manual action",
 );
 /// Whether the hook holds the Lease.
 pub const LEASE_HELD: Metric = Metric::gauge(
@@ -140,13 +140,13 @@ pub const HALTED: Metric = Metric::gauge(
 pub const STEP: Metric = Metric::gauge(
     "gpu_rollout_step",
     &[],
-    "Number of the current step (canary, ramp), from 1; absent: no node needs proof of its driver",
+    "Number of the current step (canary, ramp), from 1; absent: the new driver needs no proof, or no node needs the driver any more",
 );
 /// The number of steps.
 pub const STEPS: Metric = Metric::gauge(
     "gpu_rollout_steps",
     &[],
-    "Number of steps of the rollout (canary, ramp); absent: no node needs proof of its driver",
+    "Number of steps of the rollout (canary, ramp); absent: the new driver needs no proof, or no node needs the driver any more",
 );
 /// The number of canaries.
 pub const CANARIES: Metric = Metric::gauge(
@@ -164,7 +164,7 @@ pub const NODES: Metric = Metric::gauge(
 pub const NODES_WAITING: Metric = Metric::gauge(
     "gpu_rollout_nodes_waiting",
     &["reason"],
-    "Nodes by the reason for which they wait, or for their outcome",
+    "Nodes by reason: what a node waits for, or why it failed or was deferred",
 );
 /// Occupied slots.
 pub const SLOTS_USED: Metric =
@@ -245,6 +245,12 @@ pub const LAST_EXIT_CODE: Metric = Metric::report(
     &[],
     "Exit code of the last run; absent while the run continues (docs/exit-codes.md)",
 );
+/// Whether the rollout has halted.
+pub const LAST_HALTED: Metric = Metric::report(
+    "gpu_rollout_last_run_halted",
+    &["cause"],
+    "1 if the rollout has halted, by cause; absent: it has not, or a user has ended the halt",
+);
 /// Start of the last run.
 pub const LAST_START: Metric = Metric::report(
     "gpu_rollout_last_run_start_timestamp_seconds",
@@ -271,7 +277,7 @@ pub const LAST_REPLACED: Metric = Metric::report(
 );
 
 /// Every metric, in the order in which they are written.
-pub const ALL: [Metric; 31] = [
+pub const ALL: [Metric; 32] = [
     RUN_INFO,
     RUN_START,
     RUN_DEADLINE,
@@ -298,6 +304,7 @@ pub const ALL: [Metric; 31] = [
     REPLACEMENTS,
     FAILED_WRITES,
     LAST_EXIT_CODE,
+    LAST_HALTED,
     LAST_START,
     LAST_END,
     LAST_NODES,

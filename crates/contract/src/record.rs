@@ -30,6 +30,14 @@ pub use recorded_reason::RecordedReason;
 
 /// The format of the record. Version 1 has one ConfigMap, with node names in keys. A record that
 /// version 1 can express is still written as version 1.
+///
+/// Any later image may read the record. A higher version is refused before anything is written
+/// ([`ExitCode::NewerFormat`]). With the same or a lower version, unknown keys are ignored, and
+/// missing keys have defaults. So a key may be added without a new version if a reader may safely
+/// ignore it. A new version is needed for a key that changes its meaning or its type, or that is
+/// removed, and for a new value of an enumeration ([`ReplacedPodKind`], [`NodeOutcome`]): an older
+/// reader would treat the whole node's record as absent, and the hook could replace the node's pods
+/// again.
 pub const RECORD_FORMAT_VERSION: u32 = 2;
 /// Maximum number of ConfigMaps of one record.
 pub const OBJECTS: usize = 10;

@@ -18,20 +18,12 @@ use super::task::Task;
 pub use super::expected::{Expected, ExpectedNvidiaDriver, ExpectedUpgradePolicy};
 pub use super::mode::Mode;
 
-/// The format version of settings, run record and all other data that two versions of the program
-/// may share. The first release writes version 1.
+/// The format version of the settings. Run record, bundles and upgrade records of nodes have
+/// versions of their own.
 ///
 /// A chart creates settings for the image of its own version. An unknown key is refused whatever
 /// the version, so keys may be added without a new version. A higher version only makes the error
 /// clearer ([`super::exit::ExitCode::NewerFormat`]).
-///
-/// Any later image may read the run record. A higher version is refused with the same exit code,
-/// before anything is written. With the same or a lower version, unknown keys are ignored, and
-/// missing keys have defaults. So a key may be added without a new version if a reader may safely
-/// ignore it. A new version is needed for a key that changes its meaning or its type, or that is
-/// removed, and for a new value of an enumeration ([`super::record::ReplacedPodKind`],
-/// [`super::record::NodeOutcome`]): an older reader would treat the whole node's record as absent,
-/// and the hook could replace the node's pods again.
 pub const FORMAT_VERSION: u32 = 1;
 
 /// What the Job waits for before it succeeds. The only gate is `settled`.

@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use contract::record::acceptance::AcceptanceResult;
+use contract::record::proof::Halted;
 use contract::record::{
     EvictedPod, NodeOutcome, NodeRecord, RecordedStep, ReplacedPodKind, RunRecord,
 };
@@ -17,6 +18,7 @@ use planner::drive_upgrade::record::read;
 use planner::node::driver_nodes;
 
 use super::observe::RolloutSnapshot;
+use super::proven_nodes::open_halt;
 use super::run_phase::RunPhase;
 use super::upgrade_steps::upgrade_steps;
 
@@ -74,6 +76,10 @@ pub struct ReportedRun {
     /// How the run ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
+    /// Why no more nodes are started; absent: the rollout has not halted, or a user has ended the
+    /// halt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub halt: Option<Halted>,
     /// The first 12 characters of the run's trigger digest.
     pub digest: String,
 }
@@ -194,6 +200,7 @@ pub fn report(snapshot: &RolloutSnapshot) -> RunReport {
                 exit: verdict.code.number(),
                 message: verdict.message.clone(),
             }),
+            halt: open_halt(snapshot).cloned(),
             digest: run.digest.chars().take(12).collect(),
         }
     });

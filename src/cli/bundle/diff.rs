@@ -32,10 +32,7 @@ impl DiffArguments {
         let difference = match diff(&old, &new) {
             Ok(difference) => difference,
             Err(error) => {
-                printer.error(
-                    &error.to_string(),
-                    Some("name two directories that `gpu-rollout bundle render` wrote"),
-                );
+                printer.error(&error.to_string(), Some(error.hint()));
                 return ExitCode::Input;
             }
         };

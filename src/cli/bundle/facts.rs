@@ -34,14 +34,14 @@ impl FactsArguments {
 
 /// Reads the facts of the bundle in `directory`. Prints an error if that fails.
 pub(super) fn of_directory(directory: &Path, printer: &mut Printer) -> Option<BundleFacts> {
-    let hint = Some("name a directory that `gpu-rollout bundle render` wrote");
     let files = match bundle::read(directory) {
         Ok(files) => files,
         Err(error) => {
-            printer.error(&error.to_string(), hint);
+            printer.error(&error.to_string(), Some(error.hint()));
             return None;
         }
     };
+    let hint = Some("name a directory that `gpu-rollout bundle render` wrote");
     read_facts(&files)
         .map_err(|error| printer.error(&format!("`{}`: {error}", directory.display()), hint))
         .ok()

@@ -52,10 +52,7 @@ impl ImagesArguments {
         let ImageList { images, unknown } = match images(&self.directory) {
             Ok(found) => found,
             Err(error) => {
-                printer.error(
-                    &error.to_string(),
-                    Some("name a directory that `gpu-rollout bundle render` wrote"),
-                );
+                printer.error(&error.to_string(), Some(error.hint()));
                 return ExitCode::Input;
             }
         };

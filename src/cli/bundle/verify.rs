@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::printer::Printer;
-use bundle::{BundleError, BundleFinding, verify};
+use bundle::{BundleFinding, verify};
 use contract::exit::ExitCode;
 use deployer::layout::{SETTINGS, VALUES};
 
@@ -37,15 +37,7 @@ impl VerifyArguments {
         let findings = match verify(&directory) {
             Ok(findings) => findings,
             Err(error) => {
-                let hint = match &error {
-                    BundleError::Incomplete { .. } => "render it again with --force",
-                    BundleError::NoBundle { .. }
-                    | BundleError::Read { .. }
-                    | BundleError::File { .. } => {
-                        "name a directory that `gpu-rollout bundle render` wrote"
-                    }
-                };
-                printer.error(&error.to_string(), Some(hint));
+                printer.error(&error.to_string(), Some(error.hint()));
                 return ExitCode::Input;
             }
         };

@@ -1,8 +1,10 @@
 //! The content of `report` and `support-bundle` after runs of hooks.
 
 use contract::names;
+use contract::record::proof::{DriverProof, HaltCause, Halted};
 use contract::user_request::{RequestCommand, UserRequest};
 use kube_io::user_request::record_request;
+use ops::observe::RolloutSnapshot;
 use ops::report::{format_metrics, report};
 use ops::run_phase::RunPhase;
 use ops::support_bundle::support;
@@ -37,6 +39,38 @@ async fn report_counts_replacements_of_its_run_only() {
     let metrics = format_metrics(&[found]);
     let replaced = metrics.lines().find(|line| line.contains("replaced") && !line.starts_with('#'));
     assert!(replaced.is_some_and(|line| line.ends_with(" 1.0")), "{metrics}");
+}
+
+/// The hook's own metric of a halt disappears with its pod.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn report_has_halt_until_user_ends_it() {
+    let mut world = World::at_rest(1);
+    world.upgrade(&[0]);
+    world.run("pod-a", "job-1").await;
+    let mut person = Person::with_rights(&world, &[]).await;
+    let mut snapshot = person.observe(&world).await;
+    let halted = |snapshot: &RolloutSnapshot| {
+        let metrics = format_metrics(&[report(snapshot)]);
+        let line = metrics.lines().find(|line| line.starts_with("gpu_rollout_last_run_halted{"));
+        line.map(|line| line.contains("cause=\"failed-proofs\"") && line.ends_with(" 1.0"))
+    };
+    assert_eq!(halted(&snapshot), None, "it has not halted");
+    let at = world.clock.now();
+    let halt = Halted {
+        at,
+        cause: HaltCause::FailedProofs,
+        nodes: vec!["gpu-0".to_owned()],
+        labels: Vec::new(),
+    };
+    let proof = DriverProof { halt: Some(halt), ..DriverProof::new("driver".to_owned()) };
+    snapshot.record.run.as_mut().expect("the run is recorded").proof = Some(proof);
+    assert_eq!(halted(&snapshot), Some(true));
+    let resume = UserRequest {
+        halt: Some(at),
+        ..UserRequest::new(RequestCommand::Resume, "ada".to_owned(), at)
+    };
+    snapshot.record.requests.push(resume);
+    assert_eq!(halted(&snapshot), None, "a user has ended the halt");
 }
 
 /// Regression (P14): the report of an aborted run said that it continued, and how long so far.

@@ -41,6 +41,9 @@ fn add_to(samples: &mut MetricSamples, report: &RunReport) {
         ("gone", totals.gone),
         ("open", totals.open),
     ];
+    if let Some(halt) = &run.halt {
+        samples.add(&table::LAST_HALTED, [halt.cause.name()], 1.0);
+    }
     for (outcome, count) in outcomes {
         samples.add(&table::LAST_NODES, [outcome], number(count));
     }

@@ -115,7 +115,7 @@ async fn late(stack: &Stack, deployer: &dyn Deployer, cells: &Cells, new: &Ask) 
         ensure!(fired(stack, begin)?[1] == 0, "the hook fired without its operator");
         stack.withhold("gpu-operator", LATER.0, false)?;
         deployer.hand_over(stack, "Again").await?;
-        "stops before the hook; run the deployer again"
+        "stops before post; run the deployer again"
     } else if kind.keeps_order() {
         until("the deployer to report the missing chart", LIMIT, async || {
             let status = deployer.status(stack).await?.to_lowercase();
@@ -128,7 +128,7 @@ async fn late(stack: &Stack, deployer: &dyn Deployer, cells: &Cells, new: &Ask) 
         ensure!(fired(stack, begin)?[1] == 0, "the hook fired without its operator");
         stack.withhold("gpu-operator", LATER.0, false)?;
         deployer.look(stack).await?;
-        "the hook does not start; the deployment continues automatically"
+        "post does not start; the deployment continues automatically"
     } else {
         until("the hook to see the old chart", LIMIT, async || {
             Ok(post.logs().await?.contains("OtherChart").then_some(()))
@@ -146,7 +146,7 @@ async fn late(stack: &Stack, deployer: &dyn Deployer, cells: &Cells, new: &Ask) 
         }
         stack.withhold("gpu-operator", LATER.0, false)?;
         deployer.look(stack).await?;
-        "the hook waits and does not accept the old state"
+        "post waits and does not accept the old state"
     };
     deployer.wait(stack, Outcome::Succeeded).await.with_context(|| ROW)?;
     let served = stack.served().await?;
