@@ -89,6 +89,8 @@ pub enum HaltCause {
     FailedProofs,
     /// Nodes whose upgrade failed.
     FailedNodes,
+    /// Nodes on which an acceptance test did not pass with the old driver. No node passed one.
+    FailedTests,
 }
 
 impl HaltCause {

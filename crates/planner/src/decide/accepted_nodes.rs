@@ -9,7 +9,7 @@ use crate::drive_upgrade::record::UpgradeRecord;
 use crate::reason::Reason;
 use crate::spec::driver_identity;
 use contract::operand::Operand;
-use contract::user_request::AcceptedNode;
+use contract::record::proof::is_part_of;
 
 use super::modes::drive::{DrivenNode, release_node, validation};
 use super::node_draft::NodeDraft;
@@ -24,10 +24,11 @@ pub(super) fn is_accepted(draft: &NodeDraft<'_>, driven: &DrivenNode<'_>) -> boo
     }
     let record = driven.record().map(|record| &**record);
     let Ok((record, _)) = failed_proof(record, driven.pod.as_ref()) else { return false };
-    accepted.contains(&AcceptedNode {
-        node: driven.node.name.clone(),
-        failed_at: record.since,
-        driver: driver_identity(draft.fleet.observed, draft.settings().driver),
+    let driver = driver_identity(draft.fleet.observed, draft.settings().driver);
+    accepted.iter().any(|known| {
+        known.node == driven.node.name
+            && known.failed_at == record.since
+            && is_part_of(&driver, &known.driver)
     })
 }
 

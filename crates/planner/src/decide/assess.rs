@@ -63,12 +63,15 @@ pub(super) struct UpgradeStanding {
     pub(super) has_failed_proof: bool,
     /// Whether its new driver has failed in this deployment, even if it is retried.
     pub(super) has_failed_driver: bool,
+    /// Whether it failed an acceptance test with its old driver in this deployment, and keeps that
+    /// driver.
+    pub(super) has_failed_test: bool,
     /// Whether it failed with its new driver, and is retried.
     pub(super) is_retried: bool,
     /// Whether it has the driver that it had, and its upgrade has not started.
     pub(super) is_old: bool,
-    /// Whether it counts in the steps of the proof: limits count it, and it has a driver pod or is
-    /// being upgraded.
+    /// Whether it counts in the steps of the proof: it belongs to the run, limits count it, and it
+    /// has a driver pod or is being upgraded.
     pub(super) proves: bool,
     /// Whether its upgrade has not started, and it does not have the new driver: it has the one
     /// that it had, or no driver pod.
@@ -112,6 +115,7 @@ impl UpgradeStanding {
             given_up: false,
             has_failed_proof: false,
             has_failed_driver: false,
+            has_failed_test: false,
             is_retried: false,
             is_old: false,
             proves: false,
@@ -119,6 +123,12 @@ impl UpgradeStanding {
             ends: false,
             turn,
         }
+    }
+
+    /// Returns whether it counts in the steps of the proof as a node that has the new driver, or is
+    /// getting it.
+    pub(super) fn has_reached(&self) -> bool {
+        self.proves && !self.is_old
     }
 }
 

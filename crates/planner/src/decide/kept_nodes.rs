@@ -92,6 +92,8 @@ pub(super) struct NodeSums {
     pub(super) failed_proofs: BTreeSet<Arc<str>>,
     /// Nodes whose new driver has failed in this deployment, even if they are retried.
     pub(super) failed_drivers: BTreeSet<Arc<str>>,
+    /// Nodes that failed an acceptance test with their old driver in this deployment.
+    pub(super) failed_tests: BTreeSet<Arc<str>>,
     /// Nodes that failed with their new driver, and are retried.
     pub(super) retried: BTreeSet<Arc<str>>,
     /// Number of nodes with the driver that they had, whose upgrade has not started.
@@ -100,6 +102,8 @@ pub(super) struct NodeSums {
     pub(super) in_progress: BTreeSet<Arc<str>>,
     /// Number of nodes that count in the steps of the proof.
     pub(super) proving: usize,
+    /// Number of those of them that have the new driver, or are getting it.
+    pub(super) reached: usize,
     /// Nodes without the new driver whose upgrade has not started, and that may not be started.
     pub(super) unstarted: BTreeSet<Arc<str>>,
     /// The nodes that limits count.
@@ -227,12 +231,14 @@ impl NodeSums {
         name_in(&mut self.given_up, upgrade.given_up);
         name_in(&mut self.failed_proofs, upgrade.has_failed_proof);
         name_in(&mut self.failed_drivers, upgrade.has_failed_driver);
+        name_in(&mut self.failed_tests, upgrade.has_failed_test);
         name_in(&mut self.retried, upgrade.is_retried);
         number(&mut self.old, upgrade.is_old);
         let record = upgrade.turn.record();
         let in_progress = record.is_some_and(|record| record.state.is_in_progress());
         name_in(&mut self.in_progress, in_progress);
         number(&mut self.proving, upgrade.proves);
+        number(&mut self.reached, upgrade.has_reached());
         let is_candidate = matches!(upgrade.turn, UpgradeTurn::Candidate(_));
         name_in(&mut self.unstarted, upgrade.is_unstarted && !is_candidate);
         name_in(&mut self.dependent, upgrade.ends || assessment.needs.is_stale());

@@ -306,6 +306,7 @@ impl fmt::Display for UpgradeReason {
                 let failed = match cause {
                     HaltCause::FailedProofs => "proof failed",
                     HaltCause::FailedNodes => "upgrades failed",
+                    HaltCause::FailedTests => "acceptance tests failed with the old driver",
                 };
                 write!(out, "the rollout halted at {at:.0}: {failed} ({})", listed(nodes))?;
                 if labels.is_empty() { Ok(()) } else { write!(out, ", with {}", listed(labels)) }

@@ -99,3 +99,23 @@ fn refused_write_with_old_failure_does_not_halt_a_new_driver() {
     let started: Vec<&str> = decision.actions.iter().filter(is_start).map(Action::node).collect();
     assert_eq!(started, ["gpu-1"]);
 }
+
+/// Regression: a test that passed on no node drained and deferred one node after another, in vain.
+/// If a node passes it, the others failed for reasons of their own.
+#[test]
+fn test_that_passes_nowhere_halts_the_rollout() {
+    let story = "nodes 6\ndriver 60s\nupgrade {policy: {maxParallelUpgrades: 6, \
+        maxUnavailable: 100%}, canary: {nodes: 1}}\ntest smi before\ntest dcgm before after";
+    let on_two = "test-fault dcgm gpu-1 fails 127 before\ntest-fault dcgm gpu-2 fails 127 before";
+    for (faults, code, canaries, deferred) in [
+        ("test-fault dcgm all fails 127 before", ExitCode::Halted, 2, 6),
+        (on_two, ExitCode::Success, 1, 2),
+    ] {
+        let (outcomes, report) = outcomes(&format!("{story}\n{faults}"));
+        let verdict = report.verdict.as_ref().expect("it is over");
+        assert_eq!(verdict.code, code, "{faults}: {}", report.describe());
+        assert_eq!(report.canaries.len(), canaries, "{faults}: {}", report.describe());
+        let is_deferred = |outcome: &&NodeOutcome| **outcome == NodeOutcome::Deferred;
+        assert_eq!(outcomes.iter().filter(is_deferred).count(), deferred, "{faults}");
+    }
+}

@@ -2,13 +2,17 @@
 
 use contract::driver::Driver;
 use contract::names;
+use contract::proof::Canary;
+use contract::record::proof::DriverProof;
 use contract::settings::Mode;
 use contract::task::Task;
+use observed::ObservedPod;
 use planner::decide::{Action, Decision};
 use planner::drive_upgrade::cause::FailureCause;
 use planner::drive_upgrade::record::read;
 use planner::reason::Reason;
 use planner::reason::upgrade::UpgradeReason;
+use planner::spec::driver_identity;
 
 use crate::drive::Driven;
 use crate::fleet::{Fleet, NEW, OLD, at, reason_of};
@@ -38,6 +42,39 @@ fn released(state: &str) -> Fleet {
     node.labels.insert(traits.own_state_label.into(), "lifted".into());
     node.labels.insert(names::UPGRADE_STATE_LABEL.into(), state.into());
     fleet
+}
+
+/// Has `gpu-0` fail for this cause under a deployment.
+fn fail(fleet: &mut Fleet, digest: &str, cause: &str) {
+    let traits = Driver::Gpu.traits();
+    let node = fleet.node("gpu-0");
+    let record = serde_json::json!({
+        "version": 1, "state": "upgrade-failed", "since": at(-60), "started": at(-600),
+        "digest": digest, "cordoned": node.unschedulable, "attempts": {cause: 2},
+        "failure": {"cause": cause, "message": "no"},
+    });
+    node.annotations.insert(traits.own_record.into(), record.to_string());
+    node.labels.insert(traits.own_state_label.into(), "upgrade-failed".into());
+}
+
+/// Begins the proof with the canary `gpu-0`. `is_resumed`: a user has ended the halt.
+fn choose_canary(fleet: &mut Fleet, is_resumed: bool) {
+    let driver = driver_identity(&fleet.observed, Driver::Gpu);
+    let canaries = vec!["gpu-0".to_owned()];
+    let accepted = if is_resumed { canaries.clone() } else { Vec::new() };
+    let proof = DriverProof { canaries, accepted, ..DriverProof::new(driver) };
+    fleet.memory.proof = Some(proof.into());
+    fleet.settings.upgrade.canary = Some(Canary::default());
+    fleet.settings.upgrade.policy.max_parallel_upgrades = 2;
+}
+
+/// Has `gpu-0` use the driver of its operating system image: no DaemonSet creates a pod there.
+fn loses_driver(fleet: &mut Fleet) {
+    let (owner, node) = (Some("driver-ds"), Some("gpu-0"));
+    let is_driver = |pod: &ObservedPod| pod.owner.as_deref() == owner;
+    fleet.observed.pods.edit().retain(|pod| !is_driver(pod) || pod.node.as_deref() != node);
+    let labels = &mut fleet.node("gpu-0").labels;
+    labels.insert(names::DEPLOY_DRIVER_LABEL.into(), names::DRIVER_PRE_INSTALLED.into());
 }
 
 /// Decides at this second and performs the patches. Returns the decision, and whether `gpu-1` was
@@ -151,16 +188,9 @@ fn unproven_node_stays_cordoned_when_its_next_upgrade_fails_early() {
     let mut fleet = released("upgrade-required");
     fleet.settings.upgrade.policy.max_parallel_upgrades = 2;
     let traits = Driver::Gpu.traits();
-    let record = serde_json::json!({
-        "version": 1, "state": "upgrade-failed", "since": at(-60), "started": at(-600),
-        "digest": "earlier", "cordoned": true, "attempts": {"acceptance-failed": 2},
-        "failure": {"cause": "acceptance-failed", "message": "no"},
-    });
     fleet.driver("gpu-0", "old", OLD, -400);
     fleet.driver_pod("gpu-0").containers_ready = true;
-    let node = fleet.node("gpu-0");
-    node.annotations.insert(traits.own_record.into(), record.to_string());
-    node.labels.insert(traits.own_state_label.into(), "upgrade-failed".into());
+    fail(&mut fleet, "earlier", "acceptance-failed");
     let (_, _) = decide(&mut fleet, 0);
     assert_eq!(fleet.node("gpu-0").labels[traits.own_state_label], "lifted");
     fleet.state("gpu-0", "upgrade-failed");
@@ -177,15 +207,8 @@ fn uncordoned_node_is_not_tested_again() {
         let mut fleet = released("upgrade-done");
         fleet.settings.upgrade.policy.max_parallel_upgrades = 2;
         let traits = Driver::Gpu.traits();
-        let record = serde_json::json!({
-            "version": 1, "state": "upgrade-failed", "since": at(-60), "started": at(-600),
-            "digest": "earlier", "cordoned": true, "attempts": {"acceptance-failed": 2},
-            "failure": {"cause": "acceptance-failed", "message": "no"},
-        });
-        let node = fleet.node("gpu-0");
-        node.unschedulable = is_cordoned;
-        node.annotations.insert(traits.own_record.into(), record.to_string());
-        node.labels.insert(traits.own_state_label.into(), "upgrade-failed".into());
+        fail(&mut fleet, "earlier", "acceptance-failed");
+        fleet.node("gpu-0").unschedulable = is_cordoned;
         let (decision, _) = decide(&mut fleet, 0);
         assert_eq!(is_failed(&decision), !is_cordoned, "{:?}", reason_of(&decision, "gpu-0"));
         let node = fleet.node("gpu-0");
@@ -264,4 +287,100 @@ fn node_of_earlier_deployment_counts_in_failure_budget() {
         let (decision, has_started) = decide(&mut fleet, second);
         assert!(is_failed(&decision) && !has_started, "{second}");
     }
+}
+
+/// Regression: a DaemonSet of another kernel disappeared with its last node. The request that had
+/// taken the failed node as proven then counted as one about another driver.
+#[test]
+fn node_stays_accepted_when_a_daemon_set_disappears() {
+    let mut fleet = released("upgrade-done");
+    let digest = fleet.settings.digest.clone();
+    fail(&mut fleet, &digest, "acceptance-failed");
+    let mut other = fleet.observed.daemon_sets[0].clone();
+    (other.name, other.uid) = ("nvidia-driver-daemonset-6.8".into(), "other-ds".into());
+    other.images.insert("nvidia-driver-ctr".into(), "nvcr.io/nvidia/driver:6.8".into());
+    fleet.observed.daemon_sets.push(other);
+    fleet.accept("gpu-0", -60);
+    drop(fleet.observed.daemon_sets.pop());
+    let (decision, _) = decide(&mut fleet, 0);
+    assert!(!is_failed(&decision), "{:?}", reason_of(&decision, "gpu-0"));
+    assert!(!fleet.node("gpu-0").unschedulable);
+}
+
+/// Regression: a canary that had failed for another cause than a test stayed one under another
+/// digest, and after `retry`. The run waited for it until its time limit.
+#[test]
+fn failed_canary_holds_up_no_others() {
+    for (digest, is_resumed, is_requested) in
+        [(Some("earlier"), true, false), (Some("earlier"), false, false), (None, false, true)]
+    {
+        let mut fleet = released("pod-restart-required");
+        let pod = fleet.driver_pod("gpu-0");
+        (pod.ready, pod.containers_ready, pod.ready_since) = (false, false, None);
+        let current = fleet.settings.digest.clone();
+        fail(&mut fleet, digest.unwrap_or(&current), "driver-timeout");
+        if is_requested {
+            let requested = Driver::Gpu.traits().requested;
+            fleet.node("gpu-0").annotations.insert(requested.into(), "true".into());
+        }
+        choose_canary(&mut fleet, is_resumed);
+        let (decision, has_started) = decide(&mut fleet, 0);
+        let what = format!("{digest:?} {is_resumed} {is_requested}");
+        assert!(is_failed(&decision), "{what}: {:?}", reason_of(&decision, "gpu-0"));
+        assert!(has_started, "{what}: {:?}", reason_of(&decision, "gpu-1"));
+        let proof = decision.memory.proof.as_ref().expect("the driver is being proven");
+        assert_eq!(proof.canaries, ["gpu-1"], "{what}");
+    }
+}
+
+/// Regression: a failed canary that a user had taken as proven was no longer a canary, and another
+/// node had to prove the driver again.
+#[test]
+fn accepted_canary_proves_the_driver() {
+    let mut fleet = released("upgrade-done");
+    let digest = fleet.settings.digest.clone();
+    fail(&mut fleet, &digest, "acceptance-failed");
+    choose_canary(&mut fleet, true);
+    fleet.accept("gpu-0", -60);
+    let (decision, has_started) = decide(&mut fleet, 0);
+    assert!(!has_started && !is_failed(&decision), "{:?}", reason_of(&decision, "gpu-0"));
+    let starts = (1..20).map(|second| decide(&mut fleet, second)).find(|(_, starts)| *starts);
+    let (decision, _) = starts.expect("the canary is proven");
+    let proof = decision.memory.proof.as_ref().expect("the driver is being proven");
+    assert_eq!(proof.canaries, ["gpu-0"]);
+}
+
+/// Regression: a failed node that no longer gets a driver failed every later run.
+#[test]
+fn unwanted_failed_node_is_released_after_one_minute() {
+    for is_cordoned in [true, false] {
+        let mut fleet = released("pod-restart-required");
+        fleet.node("gpu-0").unschedulable = is_cordoned;
+        fail(&mut fleet, "earlier", "driver-timeout");
+        loses_driver(&mut fleet);
+        let own_record = Driver::Gpu.traits().own_record;
+        for (second, is_released) in [(0, false), (59, false), (60, true)] {
+            let (decision, _) = decide(&mut fleet, second);
+            let reason = reason_of(&decision, "gpu-0");
+            assert_eq!(reason, Reason::Upgrading(UpgradeReason::Unwanted), "{second}");
+            let node = fleet.node("gpu-0");
+            assert_eq!(!node.annotations.contains_key(own_record), is_released, "{second}");
+            assert_eq!(node.unschedulable, is_cordoned && !is_released, "{second}");
+        }
+    }
+}
+
+/// Regression: NVIDIA's controller never continues with a node that no longer gets a driver. The
+/// node kept the only slot until the end of the run.
+#[test]
+fn unwanted_node_frees_its_slot() {
+    let mut fleet = released("pod-restart-required");
+    loses_driver(&mut fleet);
+    let traits = Driver::Gpu.traits();
+    let node = fleet.node("gpu-0");
+    node.unschedulable = false;
+    drop(node.annotations.remove(traits.own_record));
+    drop(node.labels.remove(traits.own_state_label));
+    let (_, has_started) = decide(&mut fleet, 0);
+    assert!(has_started);
 }

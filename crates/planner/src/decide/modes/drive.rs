@@ -41,7 +41,7 @@ mod validation;
 pub(in crate::decide) use cordon::cordon_again;
 pub(in crate::decide) use end::{clear_away, fail, not_retried, note_results, release_node};
 pub(in crate::decide) use release_unchanged::{describe_released_unchanged, release_all_unchanged};
-pub(in crate::decide) use turn::{DriveTurn, StateResult, not_terminated};
+pub(in crate::decide) use turn::{DriveTurn, StateResult, not_terminated, unwanted};
 pub(in crate::decide) use validation::{after_validation, validation};
 
 /// A node, with all inputs of its next step.
@@ -171,13 +171,15 @@ pub(in crate::decide) fn assess(
     let in_progress = throttled.as_ref().is_some_and(|node| node.in_progress);
     let given_up = is_given_up(draft, &driven);
     let is_old = !in_progress && is_old(draft, &driven);
-    let proves = counts && (driven.pod.is_some() || is_recorded || in_progress);
+    let has_driver = driven.pod.is_some() || is_recorded || in_progress;
+    let proves = counts && has_driver && draft.is_member();
     let turn = next(draft, &driven, left);
     UpgradeStanding {
         throttled,
         given_up,
         has_failed_proof: given_up && has_failed_proof(draft, &driven),
         has_failed_driver: has_failed_driver(draft, &driven),
+        has_failed_test: has_failed_test(draft, &driven),
         is_retried: !given_up && !is_old && is_retried(&driven),
         is_old,
         proves,
@@ -219,6 +221,15 @@ pub(in crate::decide) fn has_failed_driver(draft: &NodeDraft<'_>, driven: &Drive
         record.attempts.iter().any(|(cause, count)| cause.is_failed_proof() && *count > 0)
     });
     has_failed && !accepted_nodes::is_accepted(draft, driven)
+}
+
+/// Returns whether the node failed an acceptance test with its old driver under this deployment,
+/// unless a user requests it.
+fn has_failed_test(draft: &NodeDraft<'_>, driven: &DrivenNode<'_>) -> bool {
+    let record = driven.record().filter(|record| record.digest == draft.settings().digest);
+    let failure = record.and_then(|record| record.failure.as_ref());
+    failure.is_some_and(|failure| failure.cause == FailureCause::AcceptanceFailedBefore)
+        && !is_requested(driven.node, draft.traits())
 }
 
 /// Returns whether the node failed after an attempt had changed its driver, and is retried.
@@ -351,7 +362,7 @@ fn failed(
     let Some(failure) = &record.failure else { return clear_away(draft) };
     let settings = draft.settings();
     if driven.is_unwanted() {
-        return UpgradeTurn::Waits(turn::unwanted(draft, driven, record).into());
+        return UpgradeTurn::Waits(unwanted(draft, driven, record).into());
     }
     if accepted_nodes::is_accepted(draft, driven) {
         return UpgradeTurn::Waits(accepted_nodes::release(draft, driven, record).into());

@@ -26,7 +26,7 @@ use crate::decide::modes::drive::patch::put;
 use crate::decide::modes::drive::{
     DrivenNode, StateResult, after_validation, clear_away, cordon_again, fail, forbidden_by_others,
     group, has_failed_driver, has_failed_proof, is_given_up, is_old, is_requested, lacks_pod,
-    not_retried, not_terminated, note_results, release_node, throttled, validation,
+    not_retried, not_terminated, note_results, release_node, throttled, unwanted, validation,
 };
 use crate::decide::node_draft::NodeDraft;
 use crate::decide::{accepted_nodes, refused_node};
@@ -47,8 +47,9 @@ pub(in crate::decide) fn assess(
     };
     let member = throttled(draft, &driven);
     // A node whose upgrade by the controller failed occupies no slot; with its cordon, it is
-    // unavailable.
-    let active = ControllerState::of_node(draft.node, draft.traits()).is_busy();
+    // unavailable. The controller never finishes a node that gets no driver pod any more.
+    let active =
+        !driven.is_unwanted() && ControllerState::of_node(draft.node, draft.traits()).is_busy();
     // A node that the hook has given up must not keep others from starting, even if the controller
     // waits for its driver without end.
     let in_progress =
@@ -70,9 +71,12 @@ pub(in crate::decide) fn assess(
         given_up,
         has_failed_proof: given_up && has_failed_proof(draft, &driven),
         has_failed_driver: has_failed_driver(draft, &driven),
-        // NVIDIA's controller does not retry nodes.
+        // NVIDIA's controller does not retry nodes, and replaces the driver before the hook could
+        // test the old one.
+        has_failed_test: false,
         is_retried: false,
-        proves: in_progress || driven.pod.is_some() || driven.record().is_some(),
+        proves: (in_progress || driven.pod.is_some() || driven.record().is_some())
+            && draft.is_member(),
         is_old,
         is_unstarted: is_old || !in_progress && lacks_pod(&driven),
         ends,
@@ -92,6 +96,10 @@ fn next(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, waits: bool) -> Upgr
             UpgradeTurn::waits(UpgradeReason::NewerRecord { version: *version })
         }
         NodeRecordState::Broken => clear_away(draft),
+        // NVIDIA's controller does nothing with a node without a driver pod.
+        NodeRecordState::Record(record) if driven.is_unwanted() => {
+            UpgradeTurn::Waits(unwanted(draft, driven, record).into())
+        }
         NodeRecordState::Record(record) if is_tested_again(draft, driven, record) => {
             // It is started like any other node, and keeps its cordon.
             let forbidden = not_tested_uncordoned(driven, record)
@@ -101,9 +109,7 @@ fn next(draft: &mut NodeDraft<'_>, driven: &DrivenNode<'_>, waits: bool) -> Upgr
         NodeRecordState::Record(record)
             if record.state == UpgradeState::UpgradeFailed
                 && !record.cordoned
-                && (driven.needs_upgrade(draft.traits())
-                    || driven.has_kept_driver(record)
-                    || driven.is_unwanted())
+                && (driven.needs_upgrade(draft.traits()) || driven.has_kept_driver(record))
                 && (record.digest != draft.settings().digest
                     || is_requested(driven.node, draft.traits())
                     || record

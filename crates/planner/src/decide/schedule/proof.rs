@@ -8,8 +8,10 @@ use crate::memory::RunMemory;
 use crate::reason::upgrade::UpgradeReason;
 use crate::spec::driver_identity;
 use crate::time::after;
+use contract::acceptance::AcceptanceTime;
 use contract::policy::UpgradeSettings;
 use contract::proof::{Canary, Halt, RampShare};
+use contract::record::acceptance::AcceptanceVerdict;
 use contract::record::proof::{DriverProof, HaltCause, Halted, is_part_of};
 
 use crate::decide::assess::UpgradeStanding;
@@ -25,6 +27,10 @@ mod failures;
 /// Seconds after which the hook looks again whether the run still waits for a canary that has its
 /// driver.
 const SETTLING_SECONDS: u64 = 10;
+/// After how many nodes that failed acceptance tests with their old driver the rollout halts, if no
+/// node has passed one of these tests: probably the test is bad, and would disturb every node in
+/// vain.
+const FAILED_TESTS: u32 = 2;
 
 /// Which candidates may be started.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,9 +99,11 @@ impl<'s> ProofStep<'s> {
 /// The numbers of nodes that a step depends on.
 #[derive(Clone, Copy)]
 struct FleetCounts {
-    /// The nodes that limits count, without those that have no driver pod, such as nodes with a
-    /// driver of their own.
+    /// The nodes of the run that limits count, without those that have no driver pod, such as nodes
+    /// with a driver of their own.
     total: usize,
+    /// Those of them that have the new driver, or are getting it.
+    reached: usize,
     /// Nodes with the driver that they had, whose upgrade has not started.
     old: usize,
     in_progress: usize,
@@ -109,15 +117,11 @@ impl FleetCounts {
             |counts: fn(&UpgradeStanding) -> bool| upgrades().filter(|one| counts(one)).count();
         Self {
             total: sums.proving + counted(|one| one.proves),
+            reached: sums.reached + counted(UpgradeStanding::has_reached),
             old: sums.old + counted(|one| one.is_old),
             in_progress: sums.throttled.in_progress()
                 + counted(|one| one.throttled.as_ref().is_some_and(|node| node.in_progress)),
         }
-    }
-
-    /// Returns how many nodes have the new driver, or are getting it.
-    fn reached(self) -> usize {
-        self.total.saturating_sub(self.old)
     }
 }
 
@@ -128,7 +132,7 @@ pub(super) fn advance(nodes: &mut RunNodes<'_>, memory: &mut RunMemory) -> Proof
     let known = memory.proof.take();
     let Some(halt) = fleet.settings.upgrade.halts() else { return ProofGate::Open };
     let counts = FleetCounts::of(nodes);
-    if counts.old == 0 && counts.in_progress == 0 {
+    if counts.old == 0 && counts.in_progress == 0 && retried(nodes).is_empty() {
         return ProofGate::Open;
     }
     let driver = driver_identity(fleet.observed, fleet.settings.driver);
@@ -144,7 +148,7 @@ pub(super) fn advance(nodes: &mut RunNodes<'_>, memory: &mut RunMemory) -> Proof
     repeat_changed_steps(&mut proof, &fleet.settings.upgrade);
     proof.halt = match proof.halt.take() {
         Some(known) => Some(with_later_failures(nodes, &proof, known)),
-        None => halted(nodes, &proof, halt),
+        None => halted(nodes, &proof, halt, counts),
     };
     let gate = match &proof.halt {
         Some(halt) => ProofGate::Closed(halt.into()),
@@ -155,7 +159,12 @@ pub(super) fn advance(nodes: &mut RunNodes<'_>, memory: &mut RunMemory) -> Proof
 }
 
 /// Returns the halt, if failed nodes have reached a limit.
-fn halted(nodes: &RunNodes<'_>, proof: &DriverProof, limits: Halt) -> Option<Halted> {
+fn halted(
+    nodes: &RunNodes<'_>,
+    proof: &DriverProof,
+    limits: Halt,
+    counts: FleetCounts,
+) -> Option<Halted> {
     let reaches = |cause, limit: u32| {
         let failed = failed(nodes, proof, cause);
         let is_over = failed.len() >= usize::try_from(limit).unwrap_or(usize::MAX);
@@ -164,8 +173,30 @@ fn halted(nodes: &RunNodes<'_>, proof: &DriverProof, limits: Halt) -> Option<Hal
             Halted { at: nodes.fleet.now, cause, nodes: failed, labels }
         })
     };
+    let failed_tests = || {
+        let halt = reaches(HaltCause::FailedTests, FAILED_TESTS)?;
+        // Nodes in progress may pass it, and nodes with the new driver have passed it.
+        let is_bad = halt.nodes.len() > counts.in_progress
+            && counts.reached <= counts.in_progress
+            && is_test_never_passed(nodes);
+        is_bad.then_some(halt)
+    };
     let failed_proofs = reaches(HaltCause::FailedProofs, limits.failed_proofs);
-    failed_proofs.or_else(|| reaches(HaltCause::FailedNodes, limits.failed_nodes?))
+    failed_proofs
+        .or_else(|| reaches(HaltCause::FailedNodes, limits.failed_nodes?))
+        .or_else(failed_tests)
+}
+
+/// Returns whether a test with the old driver has failed in this run, and no node has passed it.
+fn is_test_never_passed(nodes: &RunNodes<'_>) -> bool {
+    let results = || {
+        let all = nodes.fleet.memory.nodes.values().flat_map(|node| &node.acceptance);
+        all.filter(|result| result.time == AcceptanceTime::Before)
+    };
+    let is_passed = |test: &str| {
+        results().any(|one| one.test == test && one.verdict == AcceptanceVerdict::Passed)
+    };
+    results().any(|result| !result.verdict.accepts() && !is_passed(&result.test))
 }
 
 /// Adds the nodes that were in progress at a halt and have failed since then: a user who ends the
@@ -191,10 +222,12 @@ fn failed(nodes: &RunNodes<'_>, proof: &DriverProof, cause: HaltCause) -> Vec<St
     let (kept, fails): (_, fn(&UpgradeStanding) -> bool) = match cause {
         HaltCause::FailedProofs => (&sums.failed_proofs, |upgrade| upgrade.has_failed_proof),
         HaltCause::FailedNodes => (&sums.given_up, |upgrade| upgrade.given_up),
+        HaltCause::FailedTests => (&sums.failed_tests, |upgrade| upgrade.has_failed_test),
     };
     let examined = nodes.listed.iter().filter(|node| fails(&node.assessment.upgrade));
     let names = kept.iter().chain(examined.map(|node| node.name)).map(|name| &**name);
-    let names = names.chain(failures::departed(nodes, proof));
+    let departed = failures::departed(nodes, proof).filter(|_| cause != HaltCause::FailedTests);
+    let names = names.chain(departed);
     let names: BTreeSet<&str> = names.filter(|name| !proof.has_accepted(name)).collect();
     names.into_iter().map(str::to_owned).collect()
 }
@@ -282,7 +315,7 @@ fn share_gate(
     counts: FleetCounts,
     retried: BTreeSet<Arc<str>>,
 ) -> Option<ProofGate> {
-    let (limit, reached) = (share.resolve(counts.total), counts.reached());
+    let (limit, reached) = (share.resolve(counts.total), counts.reached);
     if reached >= limit && counts.in_progress == 0 && retried.is_empty() {
         return None;
     }

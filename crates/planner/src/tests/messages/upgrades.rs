@@ -99,6 +99,12 @@ fn of_the_turn() -> Vec<UpgradeReason> {
             labels: [].into(),
             at: AT,
         },
+        UpgradeReason::Halted {
+            cause: HaltCause::FailedTests,
+            nodes: ["gpu-2".to_owned(), "gpu-3".to_owned()].into(),
+            labels: [].into(),
+            at: AT,
+        },
         UpgradeReason::FailureBudget { failed: ["gpu-2".to_owned()].into(), budget: 0 },
         UpgradeReason::FailureBudget {
             failed: ["gpu-2".to_owned(), "gpu-3".to_owned()].into(),

@@ -426,7 +426,7 @@ pub(super) fn keeps_focus(draft: &mut NodeDraft<'_>) {
 /// Handles a node on which no driver DaemonSet needs a pod: there may be nothing left to upgrade.
 /// While another node leaves, a template changes or labels are rewritten, this may be temporary,
 /// and a pod that the hook deleted must still come back.
-pub(super) fn unwanted(
+pub(in crate::decide) fn unwanted(
     draft: &mut NodeDraft<'_>,
     driven: &DrivenNode<'_>,
     record: &UpgradeRecord,

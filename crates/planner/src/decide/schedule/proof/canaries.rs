@@ -18,7 +18,7 @@ use crate::reason::Reason;
 use crate::reason::upgrade::UpgradeReason;
 
 use super::evidence::is_tested;
-use super::{is_in_progress, standing};
+use super::standing;
 
 /// Seconds after which canaries are chosen among the nodes whose pods are listed by then.
 const LISTING_SECONDS: u64 = 30;
@@ -57,6 +57,8 @@ pub(super) fn choose(
         proof.canaries.iter().filter(|name| is_available(nodes, proof, name)).cloned().collect();
     proof.canaries = available;
     proof.canary_labels.retain(|name, _| proof.canaries.contains(name));
+    // They get the driver whatever others show, so the others wait for their proof too.
+    add(nodes.fleet, proof, canary, in_progress(nodes));
     let mut found: BTreeMap<Combination, usize> = BTreeMap::new();
     for name in &proof.canaries {
         *found.entry(combination(nodes.fleet, proof, canary, name)).or_default() += 1;
@@ -87,25 +89,48 @@ pub(super) fn choose(
     if !are_listed(nodes, &nominated) {
         return CanaryChoice::Pending;
     }
-    let mut chosen = Vec::new();
+    let mut chosen = BTreeSet::new();
     for (missing, free) in lacking {
-        // A node that is in progress for another driver gets this one anyway.
-        let mut ranked: Vec<(bool, usize, &Arc<str>)> = free
-            .into_iter()
-            .map(|name| (!is_in_progress(nodes, name), device_users(nodes, name), name))
-            .collect();
+        let mut ranked: Vec<(usize, &Arc<str>)> =
+            free.into_iter().map(|name| (device_users(nodes, name), name)).collect();
         ranked.sort_unstable();
-        chosen.extend(ranked.into_iter().take(missing).map(|(.., name)| name.to_string()));
+        chosen.extend(ranked.into_iter().take(missing).map(|(_, name)| Arc::clone(name)));
     }
-    for name in &chosen {
-        let labels = labels(nodes.fleet, canary, name);
-        if !labels.is_empty() {
-            proof.canary_labels.insert(name.clone(), labels);
-        }
-    }
-    proof.canaries.extend(chosen);
-    proof.canaries.sort_unstable();
+    add(nodes.fleet, proof, canary, chosen);
     if proof.canaries.is_empty() { CanaryChoice::Pending } else { CanaryChoice::Complete }
+}
+
+/// Adds canaries with the labels by which they are chosen.
+fn add(
+    fleet: &FleetInputs<'_>,
+    proof: &mut DriverProof,
+    canary: &Canary,
+    names: BTreeSet<Arc<str>>,
+) {
+    for name in names {
+        if proof.canaries.iter().any(|known| **known == *name) {
+            continue;
+        }
+        let labels = labels(fleet, canary, &name);
+        if !labels.is_empty() {
+            proof.canary_labels.insert(name.to_string(), labels);
+        }
+        proof.canaries.push(name.to_string());
+    }
+    proof.canaries.sort_unstable();
+}
+
+/// Returns the nodes in progress, without those that the hook is releasing: these were not tested
+/// as canaries.
+fn in_progress(nodes: &RunNodes<'_>) -> BTreeSet<Arc<str>> {
+    let releasing = Reason::Upgrading(UpgradeReason::Releasing);
+    let examined = nodes.listed.iter().filter(|node| {
+        let record = node.assessment.upgrade.turn.record();
+        record.is_some_and(|record| record.state.is_in_progress())
+            && node.reason.as_deref() != Some(&releasing)
+    });
+    let kept = nodes.kept.sums.in_progress.iter().map(Arc::clone);
+    kept.chain(examined.map(|node| Arc::clone(node.name))).collect()
 }
 
 /// Returns the nodes with their old driver that the run waits for, and that may not be started now,
@@ -132,22 +157,17 @@ fn held_back<'a>(nodes: &RunNodes<'a>) -> Vec<&'a str> {
     observed.nodes.keys().map(|name| &**name).filter(|name| is_held_back(name)).collect()
 }
 
-/// Returns the nodes that may be started, and those in progress that must not get the driver before
-/// the canaries, by combination.
+/// Returns the nodes that may be started, by combination.
 fn candidates(
     nodes: &RunNodes<'_>,
     proof: &DriverProof,
     canary: &Canary,
 ) -> BTreeMap<Combination, BTreeSet<Arc<str>>> {
     let mut found: BTreeMap<Combination, BTreeSet<Arc<str>>> = BTreeMap::new();
-    let examined = nodes.listed.iter().filter(|node| match &node.assessment.upgrade.turn {
-        UpgradeTurn::Candidate(_) => true,
-        UpgradeTurn::UnderWay(_) => is_in_progress(nodes, node.name),
-        UpgradeTurn::Over | UpgradeTurn::Left | UpgradeTurn::Waits(_) => false,
-    });
+    let is_candidate = |turn: &UpgradeTurn| matches!(turn, UpgradeTurn::Candidate(_));
+    let examined = nodes.listed.iter().filter(|node| is_candidate(&node.assessment.upgrade.turn));
     let examined = examined.map(|node| node.name);
-    let sums = &nodes.kept.sums;
-    let kept = sums.candidates.iter().map(|(_, name)| name).chain(&sums.in_progress);
+    let kept = nodes.kept.sums.candidates.iter().map(|(_, name)| name);
     for name in kept.chain(examined) {
         let of = combination(nodes.fleet, proof, canary, name);
         found.entry(of).or_default().insert(Arc::clone(name));
@@ -200,15 +220,15 @@ pub(super) fn label_values(
 
 /// Returns whether a canary may be started, is being upgraded, or is proven. A canary whose new
 /// driver failed stays one until it is given up, whatever it waits for: another node would get the
-/// same driver unproven. One that has the driver without its tests cannot be tested any more.
+/// same driver unproven. Mode `steer` retries no failed node by itself. A canary that has the
+/// driver without its tests cannot be tested any more.
 fn is_available(nodes: &RunNodes<'_>, proof: &DriverProof, name: &str) -> bool {
     standing(nodes, name).is_some_and(|upgrade| match &upgrade.turn {
         UpgradeTurn::Candidate(_) => true,
         UpgradeTurn::Left | UpgradeTurn::Over => is_tested(nodes, proof, name),
-        // A failed node past which a user has resumed the rollout holds up no others.
-        UpgradeTurn::UnderWay(record) => {
-            record.state.is_in_progress() || !upgrade.given_up && !proof.has_accepted(name)
-        }
+        // A failed node holds up no others, unless the hook releases it: a user takes it as proven,
+        // or has repaired it.
+        UpgradeTurn::UnderWay(record) => record.state.is_in_progress() || !has_ended(nodes, name),
         UpgradeTurn::Waits(reason) => {
             // A user takes it as proven, or has repaired it.
             let is_released = matches!(**reason, Reason::Upgrading(UpgradeReason::Releasing));
@@ -218,6 +238,17 @@ fn is_available(nodes: &RunNodes<'_>, proof: &DriverProof, name: &str) -> bool {
                     && !proof.has_accepted(name)
         }
     })
+}
+
+/// Returns whether the node has an outcome.
+fn has_ended(nodes: &RunNodes<'_>, name: &str) -> bool {
+    let reason = match nodes.place(name) {
+        Some(place) => nodes.listed[place].reason.as_ref(),
+        None => {
+            nodes.kept.known.get(name).and_then(|known| known.found.as_ref()?.1.reason.as_ref())
+        }
+    };
+    reason.is_some_and(|reason| outcome_at_once(reason).is_some())
 }
 
 /// Requests the pods of nodes. Returns whether they are listed, or the hook has waited for long
