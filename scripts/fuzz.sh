@@ -22,6 +22,7 @@ seed() {
   yaml | recipe) find bundles/recipes -name '*.yaml' ;;
   device-plugin) find crates/device-plugin-config/tests bundles -name '*.yaml' -size -8k ;;
   redaction) find docs -name '*.md' ;;
+  signature) find tests/data/signed -name '*.json' -o -name '*.p*' ;;
   manifest) find charts/gpu-rollout/templates -type f ;;
   esac
 }

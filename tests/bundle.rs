@@ -6,6 +6,7 @@ mod bundle {
     mod command;
     mod hostile_options;
     mod many;
+    mod signed;
 }
 #[path = "../crates/bundle/tests/render/hostile.rs"]
 mod hostile;

@@ -32,15 +32,23 @@ enum BundleCommand {
     /// whose hook and CRDs are still those of the old one (docs/bundles.md lists all such edits).
     /// Every edit gives exit code 1, even if it breaks nothing: read the findings. Exit code 0 means
     /// that the content of every file is as `render` wrote it.
-    #[command(after_help = "Example:
-  gpu-rollout bundle verify bundle")]
+    ///
+    /// With --key, the first check is the signature of `checksums.txt`, which cosign makes. If it
+    /// is missing or not valid, the command exits with 1, and checks nothing else. The command does
+    /// not verify certificates: use `cosign verify-blob` for signatures without a key.
+    #[command(after_help = "Examples:
+  gpu-rollout bundle verify bundle
+  gpu-rollout bundle verify bundle --key cosign.pub
+
+Sign a bundle:
+  cosign sign-blob --key cosign.key --bundle bundle/checksums.txt.sigstore.json bundle/checksums.txt")]
     Verify(verify::VerifyArguments),
     /// Show the differences between two versions of a bundle
     ///
     /// Use it before you deploy a new version of a bundle. It shows the changed releases, versions,
-    /// values and files, and which hooks fire. It does not list `recipe.yaml`, `bundle-info.yaml`
-    /// and `checksums.txt`, which no deployer uses. It exits with 0 if there is no difference, and
-    /// with 3 if there is any.
+    /// values and files, and which hooks fire. It does not list `recipe.yaml`, `bundle-info.yaml`,
+    /// `checksums.txt` and its signature, which no deployer uses. It exits with 0 if there is no
+    /// difference, and with 3 if there is any.
     #[command(after_help = "Examples:
   gpu-rollout bundle diff old new
   gpu-rollout bundle diff old new -o json")]

@@ -26,6 +26,9 @@ const OPTIONS: &[(&str, &str, &str)] = &[
     ("repo", "ssh://git@git.example.com/", ""),
     ("revision", "", ""),
     ("path", "", ""),
+    ("verify-secret", "", ""),
+    ("verify-identity", "https://", "=signer"),
+    ("verify-identity", "https://accounts.example.com=", ""),
     ("set", "metadata.name=", ""),
     ("set", "components.gpu-operator.version=", ""),
 ];
@@ -62,12 +65,16 @@ fn hostile_texts_in_options_are_harmless() {
         {
             let output = directory.path().join(format!("{index}-{number}"));
             let mut command = assert_cmd::Command::cargo_bin("gpu-rollout").unwrap();
-            command
-                .current_dir(directory.path())
-                .args(["bundle", "render", "--recipe", "base", "--deployer", "all", "--output"])
-                .arg(&output);
+            command.current_dir(directory.path()).args(["bundle", "render", "--recipe", "base"]);
+            // A single bundle goes to the place that it has among those of all deployers.
+            let (deployer, repository, place) = if option.starts_with("verify-") {
+                ("flux", "oci://registry.example.com/fleet", "base/flux")
+            } else {
+                ("all", "https://git.example.com/fleet.git", "")
+            };
+            command.args(["--deployer", deployer, "--output"]).arg(output.join(place));
             if *option != "repo" {
-                command.arg("--repo=https://git.example.com/fleet.git");
+                command.arg(format!("--repo={repository}"));
             }
             let result =
                 command.arg(format!("--{option}={before}{payload}{behind}")).output().unwrap();

@@ -10,6 +10,8 @@ use deployer::BundleFile;
 
 /// The file's name.
 pub const CHECKSUMS: &str = "checksums.txt";
+/// The name of the file's signature, which cosign writes and `bundle render` does not.
+pub const SIGNATURE: &str = "checksums.txt.sigstore.json";
 
 /// Returns the SHA-256 of all bytes of `reader`.
 ///

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::checksums::CHECKSUMS;
+use super::checksums::{CHECKSUMS, SIGNATURE};
 use super::directory::BundleDirectory;
 use super::error::BundleError;
 use super::info::{BundleInfo, INFO, RECIPE, ReleaseInfo};
@@ -280,7 +280,7 @@ impl BundleOnDisk {
             .collect()
     }
 
-    /// Returns the files outside releases, without those that derive from all others.
+    /// Returns the files outside releases, without those that derive from all others or sign them.
     fn without_releases(&self) -> BTreeMap<&str, &[u8]> {
         let belongs = |path: &str| {
             self.info.releases.iter().any(|release| {
@@ -288,7 +288,7 @@ impl BundleOnDisk {
             })
         };
         let files = self.files.iter().filter(|(path, _)| {
-            ![INFO, RECIPE, CHECKSUMS].contains(&path.as_str()) && !belongs(path)
+            ![INFO, RECIPE, CHECKSUMS, SIGNATURE].contains(&path.as_str()) && !belongs(path)
         });
         files.map(|(path, content)| (path.as_str(), content.as_slice())).collect()
     }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::checksums::CHECKSUMS;
+use super::checksums::{CHECKSUMS, SIGNATURE};
 use super::error::BundleError;
 use super::info::{API_VERSION, BundleInfo, INFO};
 use parity::TextFiles;
@@ -17,8 +17,8 @@ use recipe::regular_file::open_regular;
 
 /// The largest file in bytes. The largest file of a rendered bundle has less than a tenth of it.
 pub(super) const MAX_FILE: u64 = 8 << 20;
-/// The largest `bundle-info.yaml` and `checksums.txt` in bytes.
-const MAX_LIST: u64 = 1 << 20;
+/// The largest `bundle-info.yaml` and `checksums.txt`, and the largest signature, in bytes.
+pub(super) const MAX_LIST: u64 = 1 << 20;
 /// The largest size of all files of a bundle together, in bytes.
 const MAX_BYTES: u64 = 128 << 20;
 /// The largest number of files and directories.
@@ -204,7 +204,7 @@ pub(super) fn texts(contents: BTreeMap<String, Vec<u8>>) -> TextFiles {
 
 /// Returns the largest size of the file at `path` in bytes.
 fn limit(path: &str) -> u64 {
-    if [INFO, CHECKSUMS].contains(&path) { MAX_LIST } else { MAX_FILE }
+    if [INFO, CHECKSUMS, SIGNATURE].contains(&path) { MAX_LIST } else { MAX_FILE }
 }
 
 fn entries(directory: &Path) -> Result<BTreeMap<String, EntryKind>, BundleError> {

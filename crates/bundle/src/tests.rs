@@ -20,6 +20,7 @@ use release::{self, PlanOptions, plan};
 
 mod format;
 mod hostile;
+mod signed;
 
 const CHART: [(&str, &str); 2] =
     [("Chart.yaml", "name: gpu-rollout\n"), ("templates/job.yaml", "kind: Job\n")];

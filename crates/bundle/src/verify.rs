@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
-use super::checksums::{self, CHECKSUMS};
+use super::checksums::{self, CHECKSUMS, SIGNATURE};
 use super::directory::{BundleDirectory, EntryKind};
 use super::error::BundleError;
 use super::promises;
@@ -43,33 +43,57 @@ impl BundleFinding {
             Self::Checksums(_) => CHECKSUMS,
         }
     }
+
+    /// Returns the kind of the finding, as it is printed.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Changed(_) | Self::Checksums(_) => "changed",
+            Self::Missing(_) => "missing",
+            Self::Added(_) => "added",
+            Self::NoFile(_) => "no file",
+            Self::Promise { .. } => "broken",
+        }
+    }
+
+    /// Returns what is wrong, if the kind does not say it.
+    pub fn reason(&self) -> Option<String> {
+        match self {
+            Self::Checksums(line) => Some(format!("line {line} is not a rendered line")),
+            Self::Promise { reason, .. } => Some(reason.clone()),
+            Self::Changed(_) | Self::Missing(_) | Self::Added(_) | Self::NoFile(_) => None,
+        }
+    }
 }
 
 impl fmt::Display for BundleFinding {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = visible::line(self.path());
-        match self {
-            Self::Changed(_) => write!(formatter, "changed: {path}"),
-            Self::Missing(_) => write!(formatter, "missing: {path}"),
-            Self::Added(_) => write!(formatter, "added: {path}"),
-            Self::NoFile(_) => write!(formatter, "no file: {path}"),
-            Self::Checksums(line) => {
-                write!(formatter, "changed: {path}: line {line} is not a rendered line")
-            }
-            Self::Promise { reason, .. } => {
-                write!(formatter, "broken: {path}: {}", visible::line(reason))
-            }
+        write!(formatter, "{}: {}", self.kind(), visible::line(self.path()))?;
+        match self.reason() {
+            Some(reason) => write!(formatter, ": {}", visible::line(&reason)),
+            None => Ok(()),
         }
     }
 }
 
 /// Checks a bundle against its checksums, and for consistency. Returns no findings if it is
-/// unchanged and consistent.
+/// unchanged and consistent. Does not check its signature.
 ///
 /// # Errors
 /// The directory is not a bundle, has another format, has no checksums, or cannot be read.
 pub fn verify(directory: &Path) -> Result<Vec<BundleFinding>, BundleError> {
     let bundle = BundleDirectory::open(directory)?;
+    let checksums = read_checksums(&bundle, directory)?;
+    findings(&bundle, directory, &checksums)
+}
+
+/// Reads the `checksums.txt` of a bundle.
+///
+/// # Errors
+/// It is missing or cannot be read, or the bundle has another format.
+pub(super) fn read_checksums(
+    bundle: &BundleDirectory,
+    directory: &Path,
+) -> Result<Vec<u8>, BundleError> {
     // Findings would call its files broken. If the file cannot be read, that is a finding.
     if let Err(error @ BundleError::OtherFormat { .. }) = bundle.check_format() {
         return Err(error);
@@ -77,20 +101,37 @@ pub fn verify(directory: &Path) -> Result<Vec<BundleFinding>, BundleError> {
     if bundle.kind(CHECKSUMS).is_none() {
         return Err(BundleError::Incomplete { directory: directory.to_owned(), file: CHECKSUMS });
     }
+    bundle.read(CHECKSUMS)
+}
+
+/// Returns the findings about a bundle with these checksums.
+///
+/// # Errors
+/// A file cannot be read.
+pub(super) fn findings(
+    bundle: &BundleDirectory,
+    directory: &Path,
+    checksums: &[u8],
+) -> Result<Vec<BundleFinding>, BundleError> {
     let mut findings = Vec::new();
-    match checksums::read(&String::from_utf8_lossy(&bundle.read(CHECKSUMS)?)) {
+    match checksums::read(&String::from_utf8_lossy(checksums)) {
         Err(line) => findings.push(BundleFinding::Checksums(line)),
         Ok(list) => {
             for (path, digest) in &list {
-                findings.extend(compare(&bundle, directory, path, digest)?);
+                findings.extend(compare(bundle, directory, path, digest)?);
             }
-            let added = bundle
-                .files()
-                .filter(|path| *path != CHECKSUMS && !list.contains_key(path.as_str()));
+            // The signature cannot be among the files that it signs.
+            let is_signature =
+                |path: &str| path == SIGNATURE && bundle.kind(path) == Some(EntryKind::File);
+            let added = bundle.files().filter(|path| {
+                *path != CHECKSUMS
+                    && !list.contains_key(path.as_str())
+                    && !is_signature(path.as_str())
+            });
             findings.extend(added.cloned().map(BundleFinding::Added));
         }
     }
-    findings.extend(promises::broken(&bundle));
+    findings.extend(promises::broken(bundle));
     findings.sort_by(|first, second| first.path().cmp(second.path()).then(first.cmp(second)));
     Ok(findings)
 }

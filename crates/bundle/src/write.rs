@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use super::BundleTree;
 use super::error::BundleError;
 use super::info::{BundleIdentity, INFO};
+use super::signed::has_signature;
 use super::target::OutputDirectory;
 use deployer::BundleFile;
 
@@ -117,6 +118,8 @@ pub struct WriteSummary {
     pub replaced: bool,
     /// The identity of the replaced bundle, if it was of another recipe or deployer.
     pub other: Option<BundleIdentity>,
+    /// Whether the replaced bundle had a signature. The new one has none.
+    pub was_signed: bool,
     /// The old bundle, if it could not be removed.
     pub left_over: Option<PathBuf>,
 }
@@ -177,6 +180,7 @@ fn write_file(root: &Path, file: &BundleFile) -> io::Result<()> {
 fn swap(tree: &BundleTree, target: &OutputDirectory) -> Result<WriteSummary, WriteError> {
     let OutputDirectory { directory, staging, backup, occupied: old, .. } = target;
     let occupied = old.is_some();
+    let was_signed = occupied && has_signature(directory);
     let error = WriteError::io(directory);
     if occupied {
         fs::rename(directory, backup).map_err(&error)?;
@@ -193,7 +197,13 @@ fn swap(tree: &BundleTree, target: &OutputDirectory) -> Result<WriteSummary, Wri
     }
     let left_over = (occupied && fs::remove_dir_all(backup).is_err()).then(|| backup.clone());
     let other = old.as_deref().and_then(|old| other(old, tree));
-    Ok(WriteSummary { directory: directory.clone(), replaced: occupied, other, left_over })
+    Ok(WriteSummary {
+        directory: directory.clone(),
+        replaced: occupied,
+        other,
+        was_signed,
+        left_over,
+    })
 }
 
 /// Returns the identity of the bundle with this `bundle-info.yaml`, if it differs from `tree`;

@@ -18,6 +18,7 @@ mod release;
 mod repository;
 mod revision;
 mod sync;
+mod verification;
 
 const SOURCES: &[(&str, &str)] = &[
     (
@@ -67,7 +68,7 @@ pub fn files(input: DeployerInput<'_>) -> Result<Vec<BundleFile>, RenderError> {
     let found = chart::find_charts(input.plan, source, &files)?;
     let templates = TemplateSet::new(SOURCES)?;
 
-    let sources = repository::files(&templates, &found)?;
+    let sources = repository::files(&templates, source, &found)?;
     let releases = release::files(&templates, input.plan, &found)?;
     let values: Vec<(String, String)> =
         folders(input.plan).filter_map(|(folder, release)| own_values(&folder, release)).collect();
@@ -161,7 +162,11 @@ pub(super) fn next(_: &str, directory: &str, source: Option<&BundleSource>) -> V
         Some(source) => commit_step(directory, source),
         None => return Vec::new(),
     };
-    vec![bring, format!("kubectl apply -f {directory}/flux-system   # once for each cluster")]
+    let sign = source.and_then(|source| source.verification.as_ref()).map(|_| {
+        "# sign every digest that was pushed with cosign: README.md has the commands".to_owned()
+    });
+    let apply = format!("kubectl apply -f {directory}/flux-system   # once for each cluster");
+    [Some(bring), sign, Some(apply)].into_iter().flatten().collect()
 }
 
 /// Returns the step that brings the bundle in `directory` into its Git repository.

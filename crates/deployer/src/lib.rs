@@ -21,6 +21,7 @@ pub mod layout;
 pub mod source;
 pub mod template;
 pub mod template_language;
+pub mod verification;
 
 pub use file::BundleFile;
 pub use source::BundleSource;
@@ -40,6 +41,8 @@ pub struct Deployer {
     pub description: &'static str,
     /// Whether the deployer reads the bundle's files from a repository.
     pub source: SourceNeed,
+    /// Whether the deployer verifies signatures of what it reads, if its files name the signers.
+    pub verifies_signatures: bool,
     /// Returns the next steps for a bundle, from recipe name, directory (quoted for a shell) and
     /// source.
     pub next: fn(&str, &str, Option<&BundleSource>) -> Vec<String>,
@@ -66,6 +69,7 @@ pub const DEPLOYERS: &[Deployer] = &[
         name: "helm",
         description: "a shell script that runs the Helm command line",
         source: SourceNeed::None,
+        verifies_signatures: false,
         next: helm::next,
         notes: no_notes,
         render: helm::files,
@@ -74,6 +78,7 @@ pub const DEPLOYERS: &[Deployer] = &[
         name: "helmfile",
         description: "a helmfile.yaml, deployed with `helmfile sync`",
         source: SourceNeed::None,
+        verifies_signatures: false,
         next: helmfile::next,
         notes: no_notes,
         render: helmfile::files,
@@ -82,6 +87,7 @@ pub const DEPLOYERS: &[Deployer] = &[
         name: "flux",
         description: "HelmReleases that Flux reconciles from a Git repository or an OCI registry",
         source: SourceNeed::Rendered,
+        verifies_signatures: true,
         next: flux::next,
         notes: flux::notes,
         render: flux::files,
@@ -90,6 +96,7 @@ pub const DEPLOYERS: &[Deployer] = &[
         name: "argocd",
         description: "Argo CD: an Application of Applications",
         source: SourceNeed::Rendered,
+        verifies_signatures: false,
         next: argocd::next,
         notes: no_notes,
         render: argocd::files,
@@ -98,6 +105,7 @@ pub const DEPLOYERS: &[Deployer] = &[
         name: "argocd-helm",
         description: "Argo CD: an umbrella chart that creates the Applications",
         source: SourceNeed::AtInstall,
+        verifies_signatures: false,
         next: argocd_helm::next,
         notes: no_notes,
         render: argocd_helm::files,

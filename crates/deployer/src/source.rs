@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::template_language::is_line_character;
+use super::verification::SourceVerification;
 use contract::git_source;
 use contract::grammar::{is_address, is_digest, shown};
 
@@ -17,6 +18,9 @@ pub struct BundleSource {
     pub revision: String,
     /// The bundle's directory in the repository, without `/` at either end. Empty means the root.
     pub path: String,
+    /// The signers that the deployer trusts; `None`: it verifies nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verification: Option<SourceVerification>,
 }
 
 /// Why texts are not a [`BundleSource`].
@@ -55,6 +59,9 @@ pub enum BundleSourceError {
     /// A path that leaves the repository.
     #[error("expected a path below the repository's root without `..`, found `{0}`")]
     Path(String),
+    /// A verification of a Git repository.
+    #[error("expected a registry, whose artifacts cosign signs, found the Git repository `{0}`")]
+    NoArtifacts(String),
 }
 
 /// The part of a source that is wrong.
@@ -66,6 +73,8 @@ pub enum BundleSourcePart {
     Revision,
     /// The bundle's path.
     Path,
+    /// The trusted signers.
+    Verification,
 }
 
 impl BundleSourceError {
@@ -76,15 +85,25 @@ impl BundleSourceError {
             Self::Characters(part, _) | Self::Form(part, _) => *part,
             Self::Revision | Self::Digest(_) | Self::Tag(_) => BundleSourcePart::Revision,
             Self::Path(_) => BundleSourcePart::Path,
+            Self::NoArtifacts(_) => BundleSourcePart::Verification,
         }
     }
 
     /// Returns a hint with the correct form, if there is one.
     pub fn hint(&self) -> Option<String> {
-        if let Self::Short(_, address) = self {
-            Some(format!("write it as `{address}`"))
-        } else {
-            None
+        match self {
+            Self::Short(_, address) => Some(format!("write it as `{address}`")),
+            Self::NoArtifacts(_) => {
+                Some("push the bundle to a registry: --repo oci://…".to_owned())
+            }
+            Self::Scheme(_)
+            | Self::Secret
+            | Self::Characters(..)
+            | Self::Form(..)
+            | Self::Revision
+            | Self::Digest(_)
+            | Self::Tag(_)
+            | Self::Path(_) => None,
         }
     }
 }
@@ -150,7 +169,19 @@ impl BundleSource {
         if path.split('/').any(|part| part == ".." || (part.is_empty() && !path.is_empty())) {
             return Err(BundleSourceError::Path(path));
         }
-        Ok(Self { url: url.trim_end_matches('/').to_owned(), revision: revision.to_owned(), path })
+        let url = url.trim_end_matches('/').to_owned();
+        Ok(Self { url, revision: revision.to_owned(), path, verification: None })
+    }
+
+    /// Returns the source with the signers that the deployer trusts.
+    ///
+    /// # Errors
+    /// [`BundleSourceError::NoArtifacts`] for a Git repository.
+    pub fn verified_by(self, signers: SourceVerification) -> Result<Self, BundleSourceError> {
+        if !self.is_oci() {
+            return Err(BundleSourceError::NoArtifacts(self.url));
+        }
+        Ok(Self { verification: Some(signers), ..self })
     }
 
     /// Converts a path of the bundle into a path of the repository.
@@ -251,6 +282,18 @@ mod tests {
         }
         let digest = format!("sha256:{}", "0a".repeat(32));
         assert_eq!(BundleSource::new("oci://example.com/a", &digest, "").unwrap().revision, digest);
+    }
+
+    #[test]
+    fn only_artifacts_of_a_registry_are_verified() {
+        let signers = SourceVerification::Secret("cosign".to_owned());
+        let source = |url| BundleSource::new(url, "v1", "").unwrap().verified_by(signers.clone());
+        assert_eq!(source("oci://example.com/a").unwrap().verification, Some(signers.clone()));
+        for url in ["https://example.com/a", "ssh://git@example.com/a", "file:///a"] {
+            let error = source(url).unwrap_err();
+            assert_eq!(error.part(), BundleSourcePart::Verification, "{url}");
+            assert!(error.hint().is_some(), "{url}");
+        }
     }
 
     #[test]

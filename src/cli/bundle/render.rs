@@ -13,7 +13,8 @@ use crate::printer::Printer;
 use bundle::render::{LoadedRecipe, RenderOptions, RenderOutcome, refuse_twins, render};
 use contract::exit::ExitCode;
 use contract::grammar;
-use deployer::source::BundleSourcePart;
+use deployer::source::{BundleSourceError, BundleSourcePart};
+use deployer::verification::{SignerIdentity, SourceVerification};
 use deployer::{self, BundleSource, DEPLOYERS, Deployer, SourceNeed};
 use release::hook_image::HookImage;
 use release::mirror::RegistryMirror;
@@ -109,6 +110,16 @@ struct BundleRepository {
     /// Path of the --output directory in the repository; `.` or nothing means the root
     #[arg(long, value_name = "DIR", default_value = "")]
     path: String,
+    /// Make Flux refuse the bundle and its own charts without a cosign signature by a public key in
+    /// this Secret, which must exist in Flux's namespace; the names of its keys end with `.pub`.
+    /// Only with Flux and oci://
+    #[arg(long, value_name = "NAME", value_parser = grammar::secret_name, requires = "repo", conflicts_with = "identities")]
+    verify_secret: Option<String>,
+    /// Like --verify-secret, for cosign signatures without a key: ISSUER is the address of an OIDC
+    /// issuer, and SUBJECT the signer, in which `*` means any text; repeatable: one of them must
+    /// sign
+    #[arg(long = "verify-identity", value_name = "ISSUER=SUBJECT", requires = "repo")]
+    identities: Vec<SignerIdentity>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -241,7 +252,7 @@ impl BundleRepository {
     /// Returns the source for `deployers`, if one of them reads the bundle from a repository that
     /// its files name.
     fn source(self, deployers: &[Deployer]) -> Result<Option<BundleSource>, RenderUsageError> {
-        let Self { repo, revision, path } = self;
+        let Self { repo, revision, path, verify_secret, identities } = self;
         let Some(url) = repo else {
             let needy: Vec<&str> = deployers
                 .iter()
@@ -265,17 +276,34 @@ impl BundleRepository {
                 ),
             ));
         };
-        BundleSource::new(&url, &revision, &path).map(Some).map_err(|error| {
+        let (flag, verification) = match verify_secret {
+            Some(secret) => ("--verify-secret", Some(SourceVerification::Secret(secret))),
+            None if identities.is_empty() => ("", None),
+            None => ("--verify-identity", Some(SourceVerification::Identities(identities))),
+        };
+        let wrong = |error: BundleSourceError| {
             let flag = match error.part() {
                 BundleSourcePart::Url => "--repo",
                 BundleSourcePart::Revision => "--revision",
                 BundleSourcePart::Path => "--path",
+                BundleSourcePart::Verification => flag,
             };
             RenderUsageError {
                 message: format!("`{flag}`: {error}"),
                 hint: error.hint().map(Cow::Owned),
                 code: ExitCode::Usage,
             }
-        })
+        };
+        let source = BundleSource::new(&url, &revision, &path).map_err(wrong)?;
+        let Some(signers) = verification else { return Ok(Some(source)) };
+        if let Some(other) = deployers.iter().find(|deployer| !deployer.verifies_signatures) {
+            return Err(RenderUsageError::usage(
+                format!("`{flag}`: deployer `{other}` does not verify signatures"),
+                Some(
+                    "render with `-d flux` alone; for other deployers, sign `checksums.txt` and run `gpu-rollout bundle verify --key`",
+                ),
+            ));
+        }
+        source.verified_by(signers).map(Some).map_err(wrong)
     }
 }

@@ -1,6 +1,14 @@
 //! Bundles and charts, which may come from untrusted sources.
 
+use std::sync::LazyLock;
+
+use bundle::signature::PublicKey;
 use parity::TextFiles;
+
+/// The key of the signed bundle in `tests/data`.
+static KEY: LazyLock<PublicKey> = LazyLock::new(|| {
+    PublicKey::parse(include_bytes!("../../data/signed/cosign.pub")).expect("a public key")
+});
 
 /// Splits files: a name, a line feed, the text, a NUL character.
 fn files(text: &str) -> TextFiles {
@@ -11,6 +19,12 @@ fn files(text: &str) -> TextFiles {
 /// Reads the facts of a bundle. Each deployer's layout starts with a file of its own.
 pub(crate) fn bundle(text: &str) {
     drop(parity::read_facts(&files(text)));
+}
+
+/// Reads a public key, and a signature that is never valid.
+pub(crate) fn signature(text: &str) {
+    drop(PublicKey::parse(text.as_bytes()));
+    assert!(KEY.check(text.as_bytes(), b"not signed").is_err());
 }
 
 /// Reads a manifest with Go templates.

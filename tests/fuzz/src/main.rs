@@ -24,6 +24,7 @@ const TARGETS: &[Target] = &[
     ("redaction", texts::redaction),
     ("manifest", bundles::manifest),
     ("bundle", bundles::bundle),
+    ("signature", bundles::signature),
     ("settings", cluster::settings),
     ("record", cluster::record),
 ];

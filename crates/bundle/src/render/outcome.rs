@@ -60,11 +60,14 @@ impl RenderedBundle {
                 self.directory.display()
             )
         });
+        let signature = written.was_signed.then(|| {
+            format!("`{}` has no signature any more: sign the new bundle", self.directory.display())
+        });
         let left_over = written
             .left_over
             .as_ref()
             .map(|path| format!("cannot remove the old bundle `{}`", path.display()));
-        other.into_iter().chain(left_over).collect()
+        other.into_iter().chain(signature).chain(left_over).collect()
     }
 }
 

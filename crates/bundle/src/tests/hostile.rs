@@ -7,9 +7,14 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use super::signed::Signer;
 use super::{bundle, paths, tree};
+use crate::checksums::SIGNATURE;
 use crate::directory::MAX_FILE;
-use crate::{BundleError, WriteError, diff, images, read, recipe_path, verify, write};
+use crate::{
+    BundleError, VerifyError, WriteError, diff, images, read, recipe_path, verify, verify_signed,
+    write,
+};
 
 /// Creates one path that must not be read, next to a bundle's files or in place of one.
 type Trap = fn(&Path);
@@ -77,6 +82,33 @@ fn hostile_list_or_info_is_never_read() {
             }
             assert!(write(tree(), &output, false).is_err(), "{name}: {file}");
         }
+    }
+}
+
+#[test]
+fn hostile_signature_is_never_read() {
+    let signer = Signer::new();
+    for (name, trap) in TRAPS {
+        let (directory, output) = bundle();
+        let key = signer.public_key(directory.path());
+        trap(&output.join(SIGNATURE));
+        let error = verify_signed(&output, &key, None).unwrap_err();
+        assert!(matches!(error, VerifyError::Unreadable(_)), "{name}: {error}");
+        let found = paths(&verify(&output).unwrap());
+        assert_eq!(found, [format!("added: {SIGNATURE}")], "{name}");
+        assert!(matches!(write(tree(), &output, false), Err(WriteError::Edited { .. })), "{name}");
+        let (_other_directory, other) = bundle();
+        assert!(matches!(diff::diff(&other, &output), Err(BundleError::File { .. })), "{name}");
+    }
+    // The user decides which file it is, but not how long it is.
+    let (directory, output) = bundle();
+    let endless = directory.path().join("endless");
+    symlink("/dev/zero", &endless).unwrap();
+    let key = signer.public_key(directory.path());
+    for (key, signature) in [(&key, &endless), (&endless, &key)] {
+        let error = verify_signed(&output, key, Some(signature)).unwrap_err();
+        assert!(matches!(error, VerifyError::Read { .. }), "{error}");
+        assert!(error.to_string().contains("more than 1 MiB"), "{error}");
     }
 }
 

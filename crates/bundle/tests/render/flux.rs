@@ -18,6 +18,7 @@ use super::library;
 
 mod push;
 mod sources;
+mod verification;
 
 /// The kinds of sources: a Git repository and a registry.
 const URLS: [&str; 2] = ["https://git.example.com/fleet.git", "oci://registry.example.com/gpu"];

@@ -4,7 +4,7 @@ use minijinja::{Value, context};
 
 use super::chart::{ChartSourceKind, FluxChart};
 use super::sync::{kind, timeout};
-use super::{DIGEST, SYNC, has_kustomizations, label};
+use super::{DIGEST, SYNC, has_kustomizations, label, verification};
 use crate::DeployerInput;
 use crate::file::BundleFile;
 use crate::layout::{SETTINGS, bundle_context};
@@ -36,6 +36,9 @@ pub(super) fn files(
         settings => SETTINGS,
         has_kustomizations => has_kustomizations(input.plan),
         charts => pushed(found),
+        // A reference for cosign has no scheme.
+        registry => source.url.trim_start_matches("oci://"),
+        signers => verification::signers(source),
         ..bundle_context(input)
     };
     let mut files =

@@ -3,7 +3,9 @@
 use minijinja::context;
 
 use super::chart::{ChartSourceKind, FluxChart};
+use super::verification;
 use crate::file::BundleFile;
+use crate::source::BundleSource;
 use crate::template::{RenderError, TemplateSet};
 use contract::digest::sha256;
 
@@ -12,15 +14,18 @@ const LONGEST: usize = 63;
 /// How many digits of a digest make a name unique.
 const DIGEST_LENGTH: usize = 8;
 
-/// Returns the sources that `found` needs, each once, in the order of their first use.
+/// Returns the sources that `found` needs, each once, in the order of their first use. Charts of
+/// the bundle are verified as `source` is. Those of vendors are not: other signers sign them.
 ///
 /// # Errors
 /// See [`RenderError`].
 pub(super) fn files(
     templates: &TemplateSet,
+    source: &BundleSource,
     found: &[FluxChart],
 ) -> Result<Vec<BundleFile>, RenderError> {
     let mut files: Vec<BundleFile> = Vec::new();
+    let verification = verification::spec(source);
     for chart in found {
         let (template, name, url, revision) = match &chart.origin {
             // The bundle's own source is applied with the Kustomization, not by it.
@@ -42,11 +47,12 @@ pub(super) fn files(
         } else {
             "tag"
         };
+        let verify = verification.as_ref().filter(|_| chart.is_local);
         let path = format!("sources/{name}.yaml");
         if !files.iter().any(|file| file.path == path) {
             files.push(BundleFile::text(
                 path,
-                templates.render(template, context! { name, url, revision, ref_kind })?,
+                templates.render(template, context! { name, url, revision, ref_kind, verify })?,
             ));
         }
     }

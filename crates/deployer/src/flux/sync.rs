@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use minijinja::context;
 
-use super::{NAME, SYNC, from_root, revision};
+use super::{NAME, SYNC, from_root, revision, verification};
 use crate::file::BundleFile;
 use crate::source::BundleSource;
 use crate::template::{RenderError, TemplateSet};
@@ -53,6 +53,7 @@ pub(super) fn files(
         ref_kind => revision::kind(source),
         revision => &source.revision,
         path => from_root(source, ""),
+        verify => verification::spec(source),
         timeout => timeout(plan).to_string(),
         explanation => format!("The sum of the timeouts of {} releases that wait for each other, and of the time between them.", chain.releases),
     };
