@@ -24,11 +24,11 @@ pub(super) fn is_accepted(draft: &NodeDraft<'_>, driven: &DrivenNode<'_>) -> boo
     }
     let record = driven.record().map(|record| &**record);
     let Ok((record, _)) = failed_proof(record, driven.pod.as_ref()) else { return false };
-    let driver = driver_identity(draft.fleet.observed, draft.settings().driver);
+    let current = driver_identity(draft.fleet.observed, draft.settings().driver);
     accepted.iter().any(|known| {
         known.node == driven.node.name
             && known.failed_at == record.since
-            && is_part_of(&driver, &known.driver)
+            && is_part_of(&current, &known.driver)
     })
 }
 
