@@ -23,6 +23,7 @@ pub mod abort;
 pub mod accept;
 mod acceptance_result;
 mod advice;
+mod archive_file;
 pub mod bundle;
 pub mod cluster;
 pub mod completions;

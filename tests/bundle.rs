@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that fails says where")]
 
 mod bundle {
+    mod archive;
     mod command;
     mod hostile_options;
     mod many;

@@ -3,6 +3,7 @@
 use crate::printer::Printer;
 use contract::exit::ExitCode;
 
+pub mod archive;
 pub mod diff;
 pub mod facts;
 pub mod images;
@@ -71,11 +72,30 @@ Sign a bundle:
     Parity(parity::ParityArguments),
     /// List the images that a bundle pulls, including the hook's image
     ///
-    /// Use it to mirror images into another registry, for example for an air gap.
+    /// Use it to mirror images into another registry. For an air gap, `bundle archive` packs this
+    /// list with the bundle and its charts.
     #[command(after_help = "Examples:
   gpu-rollout bundle images bundle
   gpu-rollout bundle images bundle -o list --node-os ubuntu22.04")]
     Images(images::ImagesArguments),
+    /// Pack a bundle, its charts and its image list for an air gap
+    ///
+    /// Use it to deploy where no machine reaches the Internet. The archive contains the bundle, the
+    /// packaged charts of the vendors, the list of all images, and checksums. Its README.md has the
+    /// commands to copy the images, to deploy, and to render the bundle again without network.
+    ///
+    /// This command needs no network either: it takes the charts from the directory CHARTS. If some
+    /// are missing there, it names all of them with the `helm pull` commands that fetch them. The
+    /// same bundle and charts give the same archive, byte for byte.
+    ///
+    /// The images are not in the archive: a registry serves them (docs/how-to/air-gap.md).
+    #[command(after_help = "Examples:
+  gpu-rollout bundle render -r mine.yaml -d helm -o bundle --registry-mirror registry.example.com
+  gpu-rollout bundle archive bundle -o mine.tar.gz --charts charts --node-os ubuntu22.04
+Behind the air gap:
+  tar xzf mine.tar.gz && cat README.md
+  ./bundle/deploy.sh --charts charts")]
+    Archive(archive::ArchiveArguments),
 }
 
 impl BundleArguments {
@@ -88,6 +108,7 @@ impl BundleArguments {
             BundleCommand::Facts(arguments) => arguments.run(printer),
             BundleCommand::Parity(arguments) => arguments.run(printer),
             BundleCommand::Images(arguments) => arguments.run(printer),
+            BundleCommand::Archive(arguments) => arguments.run(printer),
         }
     }
 }

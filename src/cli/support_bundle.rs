@@ -1,17 +1,17 @@
 //! `gpu-rollout support-bundle`.
 
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 
 use clap::Args;
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use jiff::Timestamp;
 
+use super::archive_file;
 use super::cluster::{self, ClusterOptions};
 use super::report::page;
 use crate::printer::Printer;
+use bundle::archive::{ArchiveFile, tar_gz_at};
 use contract::count::with_noun;
 use contract::exit::ExitCode;
 use kube_io::client::server_version;
@@ -46,13 +46,7 @@ impl SupportBundleArguments {
     /// Runs the command.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
         let Self { file, logs, force, cluster } = self;
-        if let Some(file) =
-            file.as_deref().filter(|file| !force && *file != Path::new("-") && file.exists())
-        {
-            printer.error(
-                &format!("`{}` already exists", file.display()),
-                Some("choose another file with -f, or replace it with --force"),
-            );
+        if file.as_deref().is_some_and(|file| archive_file::is_taken(file, force, "-f", printer)) {
             return ExitCode::Input;
         }
         cluster::run(&cluster, printer, async |session, printer| {
@@ -61,8 +55,6 @@ impl SupportBundleArguments {
             let mut support = gather(&session, logs, printer).await?;
             let readme = readme(&support, now, logs);
             support.add("README.txt", &readme);
-            // The README comes first in the archive.
-            support.files.rotate_right(1);
             let archive = match archive(&name, &support.files, now) {
                 Ok(archive) => archive,
                 Err(error) => {
@@ -71,11 +63,7 @@ impl SupportBundleArguments {
                 }
             };
             let file = file.unwrap_or_else(|| PathBuf::from(format!("{name}.tar.gz")));
-            if let Err(error) = write_archive(&file, &archive, printer) {
-                printer.error(
-                    &format!("cannot write `{}`: {error}", file.display()),
-                    Some("choose another file with -f"),
-                );
+            if !archive_file::write(&file, &archive, "-f", printer) {
                 return Ok(ExitCode::Input);
             }
             let size = archive.len().div_ceil(1024);
@@ -171,34 +159,11 @@ PodDisruptionBudgets name workloads.
 
 /// Returns a gzipped tar archive with all files in one directory.
 fn archive(name: &str, files: &[SupportFile], now: Timestamp) -> io::Result<Vec<u8>> {
-    let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::default()));
-    for file in files {
-        let mut header = tar::Header::new_gnu();
-        header.set_size(file.text.len() as u64);
-        header.set_mode(0o644);
-        header.set_mtime(u64::try_from(now.as_second()).unwrap_or_default());
-        archive.append_data(&mut header, format!("{name}/{}", file.path), file.text.as_bytes())?;
-    }
-    archive.into_inner()?.finish()
-}
-
-/// Writes the archive completely or not at all.
-fn write_archive(file: &Path, archive: &[u8], printer: &mut Printer) -> io::Result<()> {
-    if file == Path::new("-") {
-        printer.bytes(archive);
-        return Ok(());
-    }
-    let mut partial = file.as_os_str().to_owned();
-    partial.push(".partial");
-    let partial = PathBuf::from(partial);
-    let written = std::fs::File::create(&partial)
-        .and_then(|mut open| open.write_all(archive).and_then(|()| open.sync_all()))
-        .and_then(|()| std::fs::rename(&partial, file));
-    if written.is_err() {
-        // The write error is reported. A partial file is useless, and may not exist.
-        let _ = std::fs::remove_file(&partial);
-    }
-    written
+    let file = |SupportFile { path, text }: &SupportFile| {
+        (format!("{name}/{path}"), ArchiveFile::new(text.as_str()))
+    };
+    let seconds = u64::try_from(now.as_second()).unwrap_or_default();
+    tar_gz_at(&files.iter().map(file).collect(), seconds)
 }
 
 #[cfg(test)]

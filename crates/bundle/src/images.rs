@@ -1,5 +1,6 @@
 //! Finds the images that the releases of a bundle on disk pull, with edited values.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde_json::{Map, Value};
@@ -7,10 +8,14 @@ use serde_json::{Map, Value};
 use super::directory::{BundleDirectory, EntryKind};
 use super::error::BundleError;
 use super::info::ReleaseInfo;
+use contract::visible;
 use deployer::layout::{CHART, FILES, SETTINGS, VALUES};
 use release::acceptance;
 use release::images::{ImageList, LocatedImage, of_chart, of_object, of_template};
 use release::values::over;
+
+/// The place of the hook's own image in its values.
+pub(super) const HOOK_IMAGE: &str = "rollout.image";
 
 /// Returns the images of the bundle in `directory`.
 ///
@@ -66,6 +71,34 @@ fn templates(bundle: &BundleDirectory, folder: &str) -> Result<Vec<(String, Stri
     names.map(text).collect()
 }
 
+/// Some images are built for nodes of a kind that is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "some images are built for the operating system or the kernel of the nodes, which the bundle does not know"
+)]
+pub struct UnknownNodes;
+
+impl UnknownNodes {
+    /// Returns a hint for the user.
+    pub fn hint(self) -> &'static str {
+        "pass each operating system with --node-os, and each kernel with --node-kernel if drivers are precompiled; `kubectl get nodes -o wide` shows both"
+    }
+}
+
+/// Returns one reference per line, sorted and each once, for tools that mirror images.
+///
+/// # Errors
+/// A reference depends on the node.
+pub fn list(images: &[LocatedImage]) -> Result<String, UnknownNodes> {
+    if images.iter().any(|image| image.suffix.is_some()) {
+        return Err(UnknownNodes);
+    }
+    let references: BTreeSet<String> = images.iter().map(LocatedImage::reference).collect();
+    // A line feed in a value must not add an image to the list.
+    let lines = references.iter().map(|reference| visible::line(reference));
+    Ok(lines.fold(String::new(), |text, line| text + &line + "\n"))
+}
+
 /// The kinds of nodes for which some images are built.
 #[derive(Clone, Debug, Default)]
 pub struct NodeKinds {
@@ -115,7 +148,6 @@ fn hook(release: &ReleaseInfo, bundle: &BundleDirectory) -> Result<Vec<LocatedIm
     let path = |file: &str| format!("{}/{file}", release.folder);
     let chart: Map<String, Value> = bundle.yaml(&path(CHART))?;
     let values = over(&bundle.yaml(&path(VALUES))?, &bundle.yaml(&path(SETTINGS))?);
-    let place = "rollout.image".to_owned();
     let image = values.get("rollout").and_then(|rollout| rollout.get("image"));
     let text = |key: &str| {
         image?.get(key).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned)
@@ -126,7 +158,7 @@ fn hook(release: &ReleaseInfo, bundle: &BundleDirectory) -> Result<Vec<LocatedIm
     let repository = text("repository").unwrap_or_default();
     let own = LocatedImage {
         release: release.name.clone(),
-        place,
+        place: HOOK_IMAGE.to_owned(),
         repository,
         tag,
         digest,

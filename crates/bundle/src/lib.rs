@@ -1,6 +1,9 @@
 //! Bundles as trees of files: common files, checksums, atomic writes, verification, comparison.
 
+pub mod air_gap;
+pub mod archive;
 pub mod build;
+mod chart_package;
 pub mod checksums;
 pub mod device_plugin;
 pub mod diff;

@@ -13,7 +13,7 @@ use super::model::{
     HookReleasePlan, ManifestsRelease, ReleaseKind, ReleasePlan, TemplatesRelease, UpstreamRelease,
 };
 use super::values::{over, set};
-use catalog::{self, lookup};
+use catalog::{self, hook_chart, lookup};
 use contract::acceptance::ACCEPTANCE_NAMESPACE;
 use contract::grammar::is_image_name;
 use contract::image_reference::has_registry;
@@ -119,10 +119,7 @@ impl AirGapValues<'_> {
                     notes.extend(self.templates(&release.name, templates));
                 }
                 ReleaseKind::Hook(hook) => {
-                    if !self.pull_secrets.is_empty() {
-                        let image = hook.settings.entry("image").or_insert_with(|| json!({}));
-                        image["pullSecrets"] = json!(self.pull_secrets);
-                    }
+                    self.hook(hook_chart::image_repository(), hook);
                     notes.extend(self.tests(&release.name, hook));
                 }
                 ReleaseKind::Kustomization(_) => notes.push(format!(
@@ -133,6 +130,24 @@ impl AirGapValues<'_> {
             }
         }
         plan.notes.extend(notes);
+    }
+
+    /// Writes into the settings of a hook. A mirror replaces `default`, the repository in the hook
+    /// chart, and the chart's tag or digest stays. A default without a registry is an image that
+    /// the user must build: no mirror has it.
+    fn hook(self, default: &str, hook: &mut HookReleasePlan) {
+        let is_mirrored = has_registry(default) && hook.image_repository().is_none();
+        let mirror = mirrored(default, self.mirrors).filter(|_| is_mirrored);
+        if mirror.is_none() && self.pull_secrets.is_empty() {
+            return;
+        }
+        let image = hook.settings.entry("image").or_insert_with(|| json!({}));
+        if let Some(repository) = mirror {
+            image["repository"] = json!(repository);
+        }
+        if !self.pull_secrets.is_empty() {
+            image["pullSecrets"] = json!(self.pull_secrets);
+        }
     }
 
     /// Writes into the pods of acceptance tests. Returns a note if they get pull Secrets, because
@@ -302,6 +317,28 @@ mod tests {
             ["", "=", "a=", "=b", "https://a", "a b", "/a", "a=b=c", "a;b", "-a", "a=-b", "a/.b"]
         {
             assert!(bad.parse::<RegistryMirror>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn hook_image_of_a_release_is_mirrored() {
+        let recipe = crate::fixture::recipe(json!({}));
+        let plan = plan(&recipe, &crate::fixture::catalog(), &PlanOptions::default()).unwrap();
+        let planned = plan.releases.iter().find_map(|release| release.kind.hook()).unwrap();
+        let released = "registry.example.org/tools/gpu-rollout";
+        let own = "registry.example.net/own";
+        for (option, default, expected) in [
+            (None, released, Some("mirror.example.com/tools/gpu-rollout")),
+            (None, "gpu-rollout", None),
+            (Some(own), released, Some(own)),
+        ] {
+            let mut hook = planned.clone();
+            if let Some(own) = option {
+                hook.settings.insert("image".to_owned(), json!({"repository": own}));
+            }
+            let mirrors = mirrors(&["mirror.example.com"]);
+            AirGapValues { mirrors: &mirrors, pull_secrets: &[] }.hook(default, &mut hook);
+            assert_eq!(hook.image_repository(), expected, "{option:?} {default}");
         }
     }
 

@@ -255,11 +255,8 @@ impl ReleasePlan {
         if has_registry(hook_chart::image_repository()) {
             return None;
         }
-        let is_unset = |hook: &HookReleasePlan| {
-            hook.settings.get("image").and_then(|image| image.get("repository")).is_none()
-        };
-        let hooks = self.releases.iter().filter_map(|release| release.kind.hook());
-        hooks.into_iter().any(is_unset).then_some(IMAGE_WITHOUT_REGISTRY)
+        let mut hooks = self.releases.iter().filter_map(|release| release.kind.hook());
+        hooks.any(|hook| hook.image_repository().is_none()).then_some(IMAGE_WITHOUT_REGISTRY)
     }
 }
 
@@ -272,6 +269,11 @@ impl ReleasePlan {
 }
 
 impl HookReleasePlan {
+    /// Returns the repository of the hook's image, if it is not the chart's default.
+    pub fn image_repository(&self) -> Option<&str> {
+        self.settings.get("image")?.get("repository")?.as_str()
+    }
+
     /// Returns whether the hook runs acceptance tests.
     fn runs_tests(&self) -> bool {
         let decides = [Task::Steer, Task::Drive].iter().any(|task| self.tasks.contains(task));

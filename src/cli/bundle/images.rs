@@ -1,13 +1,11 @@
 //! `gpu-rollout bundle images`.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use crate::cli::table::table;
 use crate::printer::Printer;
-use bundle::images::{NodeKinds, images};
+use bundle::images::{NodeKinds, images, list};
 use contract::exit::ExitCode;
-use contract::visible;
 use release::images::{ImageList, LocatedImage};
 
 /// Arguments of `gpu-rollout bundle images`.
@@ -22,8 +20,15 @@ pub struct ImagesArguments {
     /// Include images that the values disable
     #[arg(long)]
     all: bool,
+    #[command(flatten)]
+    nodes: NodeKindOptions,
+}
+
+/// The kinds of nodes that pull the images.
+#[derive(Debug, clap::Args)]
+pub(super) struct NodeKindOptions {
     /// Operating system of the GPU nodes, such as `ubuntu22.04` or `rhel9`, for images that are
-    /// built per operating system; `-o list` requires it if the bundle has such images; repeatable
+    /// built per operating system; a list needs it if the bundle has such images; repeatable
     #[arg(long = "node-os", value_name = "OS")]
     systems: Vec<String>,
     /// Architecture of the nodes, for images that are built per architecture; repeatable
@@ -33,6 +38,14 @@ pub struct ImagesArguments {
     /// repeatable
     #[arg(long = "node-kernel", value_name = "KERNEL")]
     kernels: Vec<String>,
+}
+
+impl NodeKindOptions {
+    /// Converts the options.
+    pub(super) fn kinds(self) -> NodeKinds {
+        let Self { systems, architectures, kernels } = self;
+        NodeKinds { systems, architectures, kernels }
+    }
 }
 
 /// The output formats of `bundle images`.
@@ -56,37 +69,28 @@ impl ImagesArguments {
                 return ExitCode::Input;
             }
         };
-        let nodes = NodeKinds {
-            systems: self.systems,
-            architectures: self.architectures,
-            kernels: self.kernels,
-        };
+        let nodes = self.nodes.kinds();
         let images: Vec<LocatedImage> = images
             .into_iter()
             .filter(|image| self.all || image.enabled)
             .flat_map(|image| nodes.images(image))
             .collect();
-        let open = images.iter().any(|image| image.suffix.is_some());
-        if open && self.output == ImagesFormat::List {
-            let hint = "pass each operating system with --node-os, and each kernel with --node-kernel if drivers are precompiled; `kubectl get nodes -o wide` shows both";
-            printer.error("some images are built for the operating system or the kernel of the nodes, which the bundle does not know", Some(hint));
-            return ExitCode::Usage;
-        }
+        let list = list(&images);
         let mut code = ExitCode::Success;
         match self.output {
             ImagesFormat::Text => printer.data(&image_table(&images)),
-            ImagesFormat::List => {
-                let references: BTreeSet<String> =
-                    images.iter().map(LocatedImage::reference).collect();
-                // A line feed in a value must not add an image to the list.
-                let lines = references.iter().map(|reference| visible::line(reference));
-                printer.data(&lines.fold(String::new(), |text, line| text + &line + "\n"));
-            }
+            ImagesFormat::List => match &list {
+                Ok(list) => printer.data(list),
+                Err(error) => {
+                    printer.error(&error.to_string(), Some(error.hint()));
+                    return ExitCode::Usage;
+                }
+            },
             ImagesFormat::Json => {
                 code = printer.json(&ImageList { images, unknown: unknown.clone() });
             }
         }
-        if open {
+        if list.is_err() {
             printer.note(
                 "note: what is in braces depends on the node; --node-os, --node-architecture and --node-kernel set it",
             );

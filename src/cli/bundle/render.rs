@@ -74,8 +74,7 @@ pub struct RenderArguments {
     #[arg(long, value_name = "REPOSITORY[:TAG|@DIGEST]")]
     hook_image: Option<HookImage>,
     /// Pull images from the registry TO. FROM limits this to images whose name starts with it;
-    /// repeatable; the longest matching FROM applies. This option does not change the hook's image; use
-    /// --hook-image for that
+    /// repeatable; the longest matching FROM applies. The image of --hook-image stays as it is
     #[arg(long = "registry-mirror", value_name = "[FROM=]TO")]
     registry_mirrors: Vec<RegistryMirror>,
     /// Name of an image pull Secret, which must exist in the namespace of each release; repeatable

@@ -239,6 +239,48 @@ fn ctrl_c_ends_helm_first_and_explains_resuming() {
     assert_eq!(scene.calls().lines().count(), 5, "nothing after Ctrl-C");
 }
 
+/// The upstream charts of an air-gap archive are in a folder, and nothing comes from elsewhere.
+#[test]
+fn script_takes_charts_from_a_folder() {
+    let scene = Scene::new();
+    let folder = scene.path("my charts");
+    fs::create_dir(&folder).unwrap();
+    let charts = ["--charts", folder.to_str().unwrap()];
+    let output = scene.run("deploy.sh", &charts);
+    assert_eq!(output.status.code(), Some(1));
+    let missing = scene.filtered(std::str::from_utf8(&output.stderr).unwrap());
+    let start = "error: there is no chart DIRECTORY/my charts/gpu-operator-";
+    assert!(missing.starts_with(start), "{missing}");
+    scene.put("calls", "");
+    let script = fs::read_to_string(scene.bundle.join("deploy.sh")).unwrap();
+    let lines = script.lines().filter(|line| line.starts_with("upstream ")).map(|line| {
+        let words: Vec<&str> = line.split(' ').collect();
+        let name = words[6].rsplit('/').next().unwrap();
+        format!("{name}-{}.tgz", words[4])
+    });
+    let files: Vec<String> = lines.collect();
+    for file in &files {
+        fs::write(folder.join(file), "").unwrap();
+    }
+    scene.put("failing", "gpu-operator-post");
+    let failed = scene.run("deploy.sh", &charts);
+    let hint = scene.filtered(std::str::from_utf8(&failed.stderr).unwrap());
+    assert!(hint.contains("deploy.sh --charts DIRECTORY/my charts --from gpu-operator-post\n"));
+    scene.put("failing", "");
+    scene.put("calls", "");
+    assert!(scene.run("deploy.sh", &charts).status.success());
+    let calls = scene.calls();
+    for file in &files {
+        let word = format!("<DIRECTORY/my charts/{file}>");
+        assert_eq!(calls.matches(&word).count(), 1, "{word}\n{calls}");
+    }
+    for flag in ["<--repo>", "://"] {
+        assert!(!calls.contains(flag), "{calls}");
+    }
+    let versions = calls.matches("<--version>").count();
+    assert_eq!((files.len(), versions), (3, 0), "the package determines the version: {calls}");
+}
+
 #[test]
 fn pending_release_is_not_touched() {
     let scene = Scene::new();
@@ -255,6 +297,8 @@ fn wrong_usage_is_told_and_nothing_is_run() {
         ("deploy.sh", &["--frm"][..]),
         ("deploy.sh", &["--from"]),
         ("deploy.sh", &["--from", "gpu-operator-"]),
+        ("deploy.sh", &["--charts"]),
+        ("deploy.sh", &["--charts="]),
         ("deploy.sh", &["x"]),
         ("undeploy.sh", &[]),
         ("undeploy.sh", &["--yess"]),
