@@ -35,6 +35,15 @@ if [ -n "$full" ] && [ -z "${GPU_ROLLOUT_PREVIOUS:-}" ]; then
   fi
 fi
 
+# A scenario installs a release of the last commit from a registry, whose address is a part of the
+# release. Unlike the ports of the other scenarios, this one must be known before the release is built.
+build_release=
+if [ -n "$full" ] && [ -z "${GPU_ROLLOUT_RELEASED:-}" ]; then
+  GPU_ROLLOUT_RELEASED=127.0.0.1:11999
+  export GPU_ROLLOUT_RELEASED
+  build_release=yes
+fi
+
 tests/tools/build.sh >/dev/null
 [ -z "$full" ] || tests/tools/build.sh full >/dev/null
 scripts/image.sh "$profile"
@@ -44,5 +53,6 @@ if [ "${1:---full}" = --full ]; then
   cargo test --locked --workspace --exclude e2e --test chart --test render --test release -- --ignored
   tests/tools/mdbook.sh >/dev/null
 fi
+[ -z "$build_release" ] || REGISTRY=$GPU_ROLLOUT_RELEASED PROFILE=$profile COSIGN_KEY='' COSIGN_KEYLESS='' scripts/release.sh
 [ -z "$build_previous" ] || "$GPU_ROLLOUT_PREVIOUS/scripts/image.sh" "$profile"
 GPU_ROLLOUT_ROOTFS=$PWD/target/image/rootfs exec tests/e2e/run.sh "$@"

@@ -28,7 +28,7 @@ stack kill procps sends signals to processes and their children
 scenarios,release git git serves repositories to Flux and Argo CD, and exports the commit of a release
 release,e2e jq jq writes the index of images, the bill of materials and the provenance
 musl musl-gcc musl-tools compiles C code for musl
-push skopeo skopeo pushes the image to a registry
+push,e2e skopeo skopeo copies images to and from a registry
 e2e redis-server redis-server is the cache of Argo CD (its service does not have to run)
 e2e chromium|chromium-browser|google-chrome chromium opens the page of `gpu-rollout report`, and the site of all pages
 e2e promtool - checks alerts and metrics

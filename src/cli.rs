@@ -50,8 +50,8 @@ mod terminal;
 mod user_request;
 pub mod why;
 
-/// The first exit code about a cluster. Smaller codes are about the command line and its input, and
-/// their messages need no further explanation.
+/// The first exit code about a cluster or a registry. Smaller codes are about the command line and
+/// its input, and their messages need no further explanation.
 const FIRST_OF_CLUSTER: u8 = 10;
 
 /// Roll out NVIDIA GPU drivers on Kubernetes
@@ -82,10 +82,11 @@ enum CliCommand {
     /// the rollout policy. The program contains a library of recipes, which your own recipes can
     /// extend. These commands need no cluster.
     Recipe(recipe::RecipeArguments),
-    /// Render, verify and compare bundles
+    /// Render, verify, compare and push bundles
     ///
-    /// A bundle is the directory of files that `render` writes for one deployer. The other commands
-    /// read bundles and change nothing. None of them needs a cluster.
+    /// A bundle is the directory of files that `render` writes for one deployer. `push` and `pull`
+    /// exchange bundles with a registry. The other commands read bundles and change nothing. None
+    /// of them needs a cluster.
     Bundle(bundle::BundleArguments),
     /// Simulate a GPU driver upgrade: duration, nodes and pods affected
     ///
@@ -320,8 +321,8 @@ impl Cli {
         if is_plugin { Self::command().bin_name("kubectl gpu-rollout") } else { Self::command() }
     }
 
-    /// Runs the command. Output goes through `printer`. For an exit code about a cluster, it also
-    /// prints the `explain` command.
+    /// Runs the command. Output goes through `printer`. For an exit code about a cluster or a
+    /// registry, it also prints the `explain` command.
     pub fn run(self, printer: &mut Printer) -> ExitCode {
         let code = self.run_command(printer);
         let code = match printer.lost() {

@@ -7,6 +7,7 @@ mod bundle {
     mod command;
     mod hostile_options;
     mod many;
+    mod push;
     mod signed;
 }
 #[path = "../crates/bundle/tests/render/hostile.rs"]

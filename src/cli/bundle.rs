@@ -8,6 +8,9 @@ pub mod diff;
 pub mod facts;
 pub mod images;
 pub mod parity;
+pub mod pull;
+pub mod push;
+mod registry_access;
 pub mod render;
 pub mod verify;
 
@@ -96,6 +99,28 @@ Behind the air gap:
   tar xzf mine.tar.gz && cat README.md
   ./bundle/deploy.sh --charts charts")]
     Archive(archive::ArchiveArguments),
+    /// Push a bundle to a registry, for Flux or for `bundle pull`
+    ///
+    /// It first verifies the bundle, and refuses edits that break it. Other edits are pushed too,
+    /// with a note. If the bundle was rendered for Flux with --repo oci://…, its own charts are
+    /// pushed first, into `charts/` below the repository; versions that the registry has are
+    /// skipped. The same bundle gets the same digest on every machine.
+    ///
+    /// It prints each artifact with its digest, the bundle last, so that you can sign them. It uses
+    /// the credentials of `docker login`, and its credential helpers; `podman login` works too.
+    #[command(after_help = "Examples:
+  gpu-rollout bundle push bundle oci://registry.example.com/gpu:v1
+  gpu-rollout bundle push bundle oci://localhost:5000/gpu:v1 --plain-http
+  gpu-rollout bundle push bundle oci://registry.example.com/gpu:v1 | xargs -n 1 cosign sign --key cosign.key")]
+    Push(push::PushArguments),
+    /// Pull a bundle from a registry into a directory
+    ///
+    /// Use it to deploy a bundle that was pushed with `bundle push`, or to read it. It checks all
+    /// digests before it writes anything, and writes the bundle as a whole or not at all.
+    #[command(after_help = "Examples:
+  gpu-rollout bundle pull oci://registry.example.com/gpu:v1 bundle
+  gpu-rollout bundle verify bundle")]
+    Pull(pull::PullArguments),
 }
 
 impl BundleArguments {
@@ -109,6 +134,8 @@ impl BundleArguments {
             BundleCommand::Parity(arguments) => arguments.run(printer),
             BundleCommand::Images(arguments) => arguments.run(printer),
             BundleCommand::Archive(arguments) => arguments.run(printer),
+            BundleCommand::Push(arguments) => arguments.run(printer),
+            BundleCommand::Pull(arguments) => arguments.run(printer),
         }
     }
 }

@@ -11,7 +11,7 @@ use super::archive_file;
 use super::cluster::{self, ClusterOptions};
 use super::report::page;
 use crate::printer::Printer;
-use bundle::archive::{ArchiveFile, tar_gz_at};
+use archive::{ArchiveFile, tar_gz_at};
 use contract::count::with_noun;
 use contract::exit::ExitCode;
 use kube_io::client::server_version;

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use bundle::archive::{ArchiveFile, tar_gz};
+use ::archive::{ArchiveFile, tar_gz};
 use serde_json::Value;
 
 use super::command::{Scene, snapshot};

@@ -111,7 +111,7 @@ fn conflicting_renders_are_refused() {
     seen += &scene.seen("bundle render -r fleet/a.yml -d helm -o twins");
     seen += &scene.seen("bundle render -r fleet -d all -o out");
     seen += &scene.seen(
-        "bundle render -r fleet -d argocd -d helm -o out --repo oci://registry.example.com/fleet",
+        "bundle render -r fleet -d argocd-helm -d helm -o out --repo oci://registry.example.com/fleet",
     );
     snapshot!("many-refusals", seen);
     assert_eq!(scene.names(), ["bundle", "empty", "fleet", "out", "twins"]);

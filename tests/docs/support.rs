@@ -72,7 +72,7 @@ const PROGRAMS: [DeployingProgram; 5] = [
         name: "Argo CD",
         modules: &[("argocd", "github.com/argoproj/argo-cd/v3", "")],
         oldest: ("Argo CD", "3.0"),
-        remark: ", better 3.4.5",
+        remark: ", better 3.4.5; with an OCI registry 3.1",
         readme: "templates/argocd/README.md.j2",
     },
 ];

@@ -11,6 +11,9 @@
 #                              target/e2e/rootfs)
 #   GPU_ROLLOUT_PREVIOUS=DIR   a checkout of the previous release with its image built, for the
 #                              scenarios that run both releases
+#   GPU_ROLLOUT_RELEASED=HOST:PORT
+#                              the registry on loopback for which the release in target/dist was
+#                              built, for the scenario that installs it from there
 #   GPU_ROLLOUT_E2E_THREADS=N  number of scenarios at the same time (default: two for each
 #                              processor, because they mostly wait, and at most 8)
 #   GPU_ROLLOUT_E2E_KEEP=1     also keep the directories of successful scenarios
@@ -61,6 +64,9 @@ done
 # These need the image of the previous release.
 long="$long of_previous_release"
 [ -n "${GPU_ROLLOUT_PREVIOUS:-}" ] || by_name="$by_name of_previous_release"
+# These deploy a whole bundle, or need a release.
+long="$long scenarios::released::flux:: scenarios::released::build::"
+[ -n "${GPU_ROLLOUT_RELEASED:-}" ] || by_name="$by_name scenarios::released::build::"
 
 # skip NAME…: the options of a test program that leave these tests out
 skip() {

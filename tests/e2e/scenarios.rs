@@ -28,6 +28,7 @@ mod pace;
 mod plan;
 mod recipes;
 mod recordings;
+mod released;
 mod rights;
 mod scale;
 mod site;

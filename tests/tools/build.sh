@@ -7,8 +7,7 @@
 #   `crds/FOLDER` next to the directory
 # Usage: tests/tools/build.sh [--list] [NAME…]   a tool, or a folder for all of its tools (default: all that `make e2e` runs; `stack`: those that
 #                                                `make stack` runs; `full`: those that only `make e2e-full` runs;
-#                                                those that only `make lint`, a release or a test of one runs, such as `vale` and
-#                                                `cosign`, are never a part of them)
+#                                                those that only `make lint` runs, such as `vale`, are never a part of them)
 #        --list: prints folder and name of each tool, and builds nothing
 set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
@@ -39,6 +38,8 @@ argocd argocd github.com/argoproj/argo-cd/v3/cmd
 flux source-controller github.com/fluxcd/source-controller
 flux helm-controller github.com/fluxcd/helm-controller
 flux kustomize-controller github.com/fluxcd/kustomize-controller
+registry registry github.com/distribution/distribution/v3/cmd/registry
+cosign cosign github.com/sigstore/cosign/v3/cmd/cosign
 read-yaml read-yaml .
 upgrade-controller upgrade-controller-26.7 .
 upgrade-controller upgrade-controller-26.3 . v26.3
@@ -57,12 +58,10 @@ only_full() {
   done
 }
 
-# The same for programs that only `make lint`, a release or a test of one runs.
+# The same for programs that only `make lint` runs.
 single_tools() {
   echo "vale vale github.com/vale-cli/vale/v3/cmd/vale"
   echo "actionlint actionlint github.com/rhysd/actionlint/cmd/actionlint"
-  echo "cosign cosign github.com/sigstore/cosign/v3/cmd/cosign"
-  echo "registry registry github.com/distribution/distribution/v3/cmd/registry"
 }
 
 # The folders of the programs that `make stack` runs. The end-to-end test of the tutorial compares them with the programs that it used.

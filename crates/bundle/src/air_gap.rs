@@ -5,12 +5,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use super::archive::ArchiveFile;
 use super::checksums::{self, CHECKSUMS};
 use super::directory::BundleDirectory;
 use super::images::{HOOK_IMAGE, NodeKinds, images, list};
 use super::info::BundleInfo;
 use super::verify::verify;
+use archive::ArchiveFile;
 use contract::digest::sha256;
 use contract::image_reference::has_registry;
 use contract::visible;
@@ -112,7 +112,7 @@ impl ImageTexts {
         directory: &Path,
         info: &BundleInfo,
         plan: &ReleasePlan,
-        nodes: &NodeKinds,
+        kinds: &NodeKinds,
     ) -> Result<Self, AirGapError> {
         let ImageList { images, unknown } = images(directory)?;
         let is_mirrored = !info.registry_mirrors.is_empty();
@@ -125,7 +125,7 @@ impl ImageTexts {
             if is_local && notes.iter().all(|note| note != IMAGE_WITHOUT_REGISTRY) {
                 notes.push(IMAGE_WITHOUT_REGISTRY.to_owned());
             }
-            for (image, source) in nodes.images(image).into_iter().zip(nodes.images(source)) {
+            for (image, source) in kinds.images(image).into_iter().zip(kinds.images(source)) {
                 let (to, from) = (image.reference(), source.reference());
                 let to = if is_mirrored { to.as_str() } else { below_registry(&to) };
                 // An image that no mirror applies to is pulled from where it is.

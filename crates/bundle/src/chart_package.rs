@@ -140,7 +140,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::archive::{ArchiveFile, tar_gz};
+    use archive::{ArchiveFile, tar_gz};
 
     const CHART: &str = "apiVersion: v2\nname: queue\nversion: v1.2.0\ndescription: a queue\n";
 

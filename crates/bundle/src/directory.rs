@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, DirEntry};
 use std::io::{self, Read as _, Take};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -12,6 +13,7 @@ use serde::de::DeserializeOwned;
 use super::checksums::{CHECKSUMS, SIGNATURE};
 use super::error::BundleError;
 use super::info::{API_VERSION, BundleInfo, INFO};
+use deployer::BundleFile;
 use parity::TextFiles;
 use recipe::regular_file::open_regular;
 
@@ -20,11 +22,11 @@ pub(super) const MAX_FILE: u64 = 8 << 20;
 /// The largest `bundle-info.yaml` and `checksums.txt`, and the largest signature, in bytes.
 pub(super) const MAX_LIST: u64 = 1 << 20;
 /// The largest size of all files of a bundle together, in bytes.
-const MAX_BYTES: u64 = 128 << 20;
-/// The largest number of files and directories.
-const MAX_ENTRIES: usize = 20_000;
+pub const MAX_BYTES: u64 = 128 << 20;
+/// The largest number of files and directories of a bundle.
+pub const MAX_ENTRIES: usize = 20_000;
 /// The largest nesting depth of directories.
-const MAX_DEPTH: usize = 32;
+pub(super) const MAX_DEPTH: usize = 32;
 /// The largest number of releases. A rendered bundle has a few dozen.
 const MAX_RELEASES: usize = 1_000;
 
@@ -169,6 +171,25 @@ impl BundleDirectory {
         files.map(|(path, _)| Ok((path.clone(), self.read(path)?))).collect()
     }
 
+    /// Returns every file with its permissions.
+    ///
+    /// # Errors
+    /// A path may not be read, cannot be read, or is not text.
+    pub(super) fn bundle_files(&self) -> Result<Vec<BundleFile>, BundleError> {
+        let file = |path: &String| {
+            let full = self.directory.join(path);
+            let unreadable = |error| BundleError::read(&full, error);
+            let mut file = self.open_file(path)?;
+            let mode = file.get_ref().metadata().map_err(unreadable)?.permissions().mode();
+            let mut content = Vec::new();
+            file.read_to_end(&mut content).map_err(unreadable)?;
+            let text = text(content).map_err(|reason| BundleError::file(&full, &reason))?;
+            let path = path.clone();
+            Ok(BundleFile { path, content: text.into(), executable: mode & 0o100 != 0 })
+        };
+        self.files().map(file).collect()
+    }
+
     /// Returns the content of every file.
     ///
     /// # Errors
@@ -202,8 +223,16 @@ pub(super) fn texts(contents: BTreeMap<String, Vec<u8>>) -> TextFiles {
     contents.into_iter().filter_map(text).collect()
 }
 
+/// Returns the content of a file of a bundle as text.
+///
+/// # Errors
+/// Why the file cannot be in a bundle.
+pub(super) fn text(content: Vec<u8>) -> Result<String, &'static str> {
+    String::from_utf8(content).map_err(|_| "not a text file")
+}
+
 /// Returns the largest size of the file at `path` in bytes.
-fn limit(path: &str) -> u64 {
+pub(super) fn limit(path: &str) -> u64 {
     if [INFO, CHECKSUMS, SIGNATURE].contains(&path) { MAX_LIST } else { MAX_FILE }
 }
 

@@ -1,7 +1,6 @@
 //! Bundles as trees of files: common files, checksums, atomic writes, verification, comparison.
 
 pub mod air_gap;
-pub mod archive;
 pub mod build;
 mod chart_package;
 pub mod checksums;
@@ -11,6 +10,7 @@ mod directory;
 pub mod error;
 pub mod images;
 pub mod info;
+pub mod package;
 pub mod promises;
 pub mod read;
 pub mod render;
@@ -22,6 +22,7 @@ pub mod verify;
 pub mod write;
 
 pub use build::{BundleInput, build};
+pub use directory::{MAX_BYTES, MAX_ENTRIES};
 pub use error::BundleError;
 pub use read::{read, recipe_path};
 pub use signed::{VerifyError, has_signature, verify_signed};

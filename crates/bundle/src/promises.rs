@@ -68,6 +68,9 @@ fn release_findings(
         .iter()
         .map(|path| format!("{name} uses `{path}`, which does not exist"))
         .collect();
+    if let Some(path) = &release.values.differs_from {
+        reasons.push(format!("{name} is deployed with other values than those in `{path}`: change the recipe and render again with --force"));
+    }
     if release.waits_for_objects == DeployerFact::Is(true) {
         reasons.push(format!("{name} waits for all its objects, which become ready only after hooks that have not started yet"));
     }

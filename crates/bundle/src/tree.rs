@@ -13,11 +13,15 @@ impl BundleTree {
     /// Creates a tree from files in any order. Of two files with the same path, the later one is
     /// kept.
     pub fn new(files: impl IntoIterator<Item = BundleFile>) -> Self {
-        let mut files: BTreeMap<String, BundleFile> =
-            files.into_iter().map(|file| (file.path.clone(), file)).collect();
+        let Self(mut files) = Self::complete(files);
         let list = checksums::write(files.values());
         files.insert(CHECKSUMS.to_owned(), BundleFile::text(CHECKSUMS, list));
         Self(files)
+    }
+
+    /// Creates a tree like [`Self::new`], from files that include `checksums.txt`.
+    pub(super) fn complete(files: impl IntoIterator<Item = BundleFile>) -> Self {
+        Self(files.into_iter().map(|file| (file.path.clone(), file)).collect())
     }
 
     /// Returns the files in the order of their paths.

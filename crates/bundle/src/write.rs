@@ -50,10 +50,10 @@ pub enum WriteError {
     #[error("{0}, so edits in it cannot be found")]
     Unverifiable(BundleError),
     /// A Git repository.
-    #[error("`{}` is the top of a Git repository, and rendering would replace it as a whole", .0.display())]
+    #[error("`{}` is the top of a Git repository, and it would be replaced as a whole", .0.display())]
     Repository(PathBuf),
     /// The current directory or one of its parents.
-    #[error("`{}` is the current directory or one of its parents, and rendering would replace it as a whole", .0.display())]
+    #[error("`{}` is the current directory or one of its parents, and it would be replaced as a whole", .0.display())]
     CurrentDirectory(PathBuf),
 }
 
@@ -91,13 +91,10 @@ fn io_hint(kind: io::ErrorKind) -> Option<&'static str> {
             &[CrossesDevices, ResourceBusy],
             "a mount point cannot be replaced; name a directory inside it",
         ),
-        (
-            &[StorageFull, QuotaExceeded],
-            "free disk space, or choose another directory with --output",
-        ),
+        (&[StorageFull, QuotaExceeded], "free disk space, or choose another directory"),
         (
             &[PermissionDenied, ReadOnlyFilesystem],
-            "the parent directory of the bundle must be writable, because rendering replaces the bundle as a whole",
+            "the parent directory of the bundle must be writable, because the bundle is replaced as a whole",
         ),
     ];
     hints.into_iter().find(|(kinds, _)| kinds.contains(&kind)).map(|(_, hint)| hint)
@@ -122,6 +119,30 @@ pub struct WriteSummary {
     pub was_signed: bool,
     /// The old bundle, if it could not be removed.
     pub left_over: Option<PathBuf>,
+}
+
+impl WriteSummary {
+    /// Returns notes about the previous bundle in the directory. `directory`: as the user named it;
+    /// `new`: the bundle that was written.
+    pub fn notes(&self, directory: &Path, new: &BundleIdentity) -> Vec<String> {
+        let other = self.other.as_ref().map(|old| {
+            format!(
+                "replaced the bundle of recipe `{}` for {} in `{}` with this one of `{}` for {}",
+                old.recipe,
+                old.deployer,
+                directory.display(),
+                new.recipe,
+                new.deployer
+            )
+        });
+        let signature = self.was_signed.then(|| {
+            format!("`{}` has no signature any more: sign the new bundle", directory.display())
+        });
+        let left_over = self.left_over.as_ref();
+        let left_over =
+            left_over.map(|path| format!("cannot remove the old bundle `{}`", path.display()));
+        other.into_iter().chain(signature).chain(left_over).collect()
+    }
 }
 
 /// Writes `tree` to `output`. With `force`, also replaces an edited bundle.

@@ -29,7 +29,7 @@ pub enum ExitCode {
     Usage = 2,
     /// Two bundles differ.
     Different = 3,
-    /// The hook lacks a right; nothing was written.
+    /// The hook or the user lacks a right; nothing was written.
     Rights = 10,
     /// The operator's API is missing: its CustomResourceDefinition is not installed.
     ApiMissing = 11,
@@ -56,7 +56,7 @@ pub enum ExitCode {
     PluginsNotServing = 32,
     /// Another hook Job held the Lease until the time budget expired.
     LeaseHeld = 40,
-    /// The API server could not be reached in time.
+    /// The API server, or a registry, could not be reached in time.
     ApiUnreachable = 41,
     /// A newer version wrote data that this version does not support.
     NewerFormat = 42,

@@ -8,11 +8,11 @@ use super::argocd_application::application_form::{CONTROL_NAMESPACE, IN_CLUSTER}
 use super::argocd_application::readme::readme_context;
 use super::argocd_application::{
     ApplicationForm, ApplicationWriter, FINALIZERS, HEALTH, HEALTH_TEXT, NOTES, RETRY, TAKEOVER,
-    check_source,
+    check_revision,
 };
 use super::file::BundleFile;
 use super::template::{LEFTOVERS, RenderError, TemplateSet};
-use super::{BundleSource, DeployerInput, chart};
+use super::{BundleSource, DeployerInput, chart, shell_word};
 
 const NAME: &str = "argocd";
 const SOURCES: &[(&str, &str)] = &[
@@ -29,12 +29,11 @@ pub const APPS: &str = "apps";
 
 /// Returns the next steps for the bundle in `directory`.
 pub fn next(_: &str, directory: &str, source: Option<&BundleSource>) -> Vec<String> {
-    let place = source.map_or_else(String::new, |source| {
-        let path = if source.path.is_empty() { "the root" } else { &source.path };
-        format!(" to {path} of {}, revision {}", source.url, source.revision)
-    });
     vec![
-        format!("commit and push {directory}{place}"),
+        source.map_or_else(
+            || format!("commit and push {directory}"),
+            |source| bring(directory, source),
+        ),
         format!(
             "kubectl --namespace {CONTROL_NAMESPACE} patch configmap argocd-cm --patch-file {directory}/{HEALTH}"
         ),
@@ -43,18 +42,32 @@ pub fn next(_: &str, directory: &str, source: Option<&BundleSource>) -> Vec<Stri
     ]
 }
 
+/// Returns the step that brings the bundle in `directory` into its repository.
+fn bring(directory: &str, source: &BundleSource) -> String {
+    let BundleSource { url, revision, path, verification: _ } = source;
+    if source.is_oci() {
+        let reference = format!("{url}:{revision}");
+        let reference = shell_word(&reference).unwrap_or(reference);
+        return format!("gpu-rollout bundle push {directory} {reference}");
+    }
+    let path = if path.is_empty() { "the root" } else { path };
+    format!("commit and push {directory} to {path} of {url}, revision {revision}")
+}
+
 /// Returns the files of a bundle for Argo CD.
 ///
 /// # Errors
 /// See [`RenderError`].
 pub fn files(input: DeployerInput<'_>) -> Result<Vec<BundleFile>, RenderError> {
     let source = input.source.ok_or(RenderError::NoSource(NAME))?;
-    check_source(source, NAME)?;
+    check_revision(source, NAME)?;
     let applications =
         ApplicationWriter::new(ApplicationForm::Rendered { bundle: input.recipe, source }, input)?;
     let templates = TemplateSet::new(SOURCES)?;
     let context = context! {
         source => Serde(source),
+        // The artifact of a registry with the bundle.
+        reference => format!("{}:{}", source.url, source.revision),
         // The kind of revision that waves get one after another. It cannot be a commit, because the
         // Applications that name it are part of the commit.
         pinned => "a tag",
@@ -74,4 +87,29 @@ pub fn files(input: DeployerInput<'_>) -> Result<Vec<BundleFile>, RenderError> {
     }
     files.push(BundleFile::text(HEALTH, HEALTH_TEXT));
     Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn next_step_brings_bundle_into_its_repository() {
+        for (url, path, expected) in [
+            (
+                "https://example.com/a",
+                "",
+                "commit and push out to the root of https://example.com/a, revision v1",
+            ),
+            (
+                "https://example.com/a",
+                "gpu",
+                "commit and push out to gpu of https://example.com/a, revision v1",
+            ),
+            ("oci://example.com/a", "gpu", "gpu-rollout bundle push out oci://example.com/a:v1"),
+        ] {
+            let source = BundleSource::new(url, "v1", path).unwrap();
+            assert_eq!(next("base", "out", Some(&source))[0], expected);
+        }
+    }
 }

@@ -72,31 +72,28 @@ pub const HOOK_RETRY: RetryPolicy =
 /// missing.
 pub const RETRY: RetryPolicy = RetryPolicy { limit: 5, first: "30s", longest: "5m", pauses: 750 };
 
-/// Checks that the source is Git, the only source from which Argo CD reads values files for a chart
-/// from another source. Also checks that the revision is not a commit: the Applications are part of
-/// the bundle and name the revision, so it must be known before the commit.
+/// Checks that the revision does not depend on the content of the bundle, like a commit and a
+/// digest: the Applications are part of the bundle and name the revision, so it must be known
+/// before the bundle is in its repository.
 ///
 /// # Errors
-/// The source is an OCI registry, or a commit.
-pub fn check_source(source: &BundleSource, deployer: &'static str) -> Result<(), RenderError> {
-    if source.is_oci() {
-        return Err(RenderError::unable(
-            deployer,
-            format!("reads values files only from Git, and `{}` is an OCI registry", source.url),
-            "name a Git repository: --repo https://… or ssh://…",
-        ));
-    }
-    if source.is_commit() {
-        return Err(RenderError::unable(
-            deployer,
-            format!(
-                "reads the bundle from the revision that the bundle names, and the commit `{}` cannot contain its own name",
-                source.revision
-            ),
-            "name a tag, and set it after the commit of the bundle: --revision TAG",
-        ));
-    }
-    Ok(())
+/// The revision is a commit or a digest.
+pub fn check_revision(source: &BundleSource, deployer: &'static str) -> Result<(), RenderError> {
+    let (what, name, hint) = if source.is_commit() {
+        ("commit", "name", "name a tag, and set it after the commit of the bundle: --revision TAG")
+    } else if source.is_digest() {
+        ("artifact", "digest", "name a tag, and push the bundle with this tag: --revision TAG")
+    } else {
+        return Ok(());
+    };
+    Err(RenderError::unable(
+        deployer,
+        format!(
+            "reads the bundle from the revision that the bundle names, and the {what} `{}` cannot contain its own {name}",
+            source.revision
+        ),
+        hint,
+    ))
 }
 
 /// Writes Applications and their project.
@@ -155,6 +152,7 @@ impl<'a> ApplicationWriter<'a> {
     ) -> Result<Value, RenderError> {
         let (form, plan) = (self.form, self.input.plan);
         let hook = hook_of(plan, &release.name);
+        let inlined = release.kind.upstream().filter(|_| !form.has_values_source());
         let chart = match &release.kind {
             ReleaseKind::Upstream(upstream) => {
                 Some(chart_context(form, upstream, deployer, &release.name)?)
@@ -194,6 +192,13 @@ impl<'a> ApplicationWriter<'a> {
             revision => form.revision(),
             path => form.path(folder),
             value_files => self.value_files(folder, release),
+            // The values that Argo CD cannot read from the bundle's repository, and their file.
+            // They are a text (`values`) and not an object (`valuesObject`). Argo CD stores what it
+            // has compared with a JSON merge patch, which drops each `null`, so an object with one
+            // would always differ from it. And server-side apply would merge an object into the
+            // one before it.
+            values => Serde(inlined.map(|upstream| &upstream.values)),
+            values_file => format!("{folder}/{VALUES}"),
             sync_options => sync_options(release),
             retry => Serde(retry(release)),
             // The ConfigMap that the hook writes its run record into.

@@ -9,7 +9,7 @@ use super::argocd_application::application_form::{CONTROL_NAMESPACE, IN_CLUSTER}
 use super::argocd_application::readme::readme_context;
 use super::argocd_application::{
     ApplicationForm, ApplicationWriter, FINALIZERS, HEALTH, HEALTH_TEXT, NOTES, TAKEOVER,
-    check_source,
+    check_revision,
 };
 use super::file::BundleFile;
 use super::template::{LEFTOVERS, RenderError, TemplateSet};
@@ -59,13 +59,27 @@ pub fn next(recipe: &str, directory: &str, source: Option<&BundleSource>) -> Vec
     ]
 }
 
+/// Checks that Argo CD can read the bundle from the repository that its values name. The chart gets
+/// its repository only at installation, so it contains no values of components, and Argo CD reads
+/// values files for a chart from another source only from Git.
+fn check_source(source: &BundleSource) -> Result<(), RenderError> {
+    if source.is_oci() {
+        return Err(RenderError::unable(
+            NAME,
+            format!("reads values files only from Git, and `{}` is an OCI registry", source.url),
+            "name a Git repository: --repo https://… or ssh://…; for a registry, render with `-d argocd`",
+        ));
+    }
+    check_revision(source, NAME)
+}
+
 /// Returns the files of a bundle for Argo CD whose repository can be named at installation.
 ///
 /// # Errors
 /// See [`RenderError`].
 pub fn files(input: DeployerInput<'_>) -> Result<Vec<BundleFile>, RenderError> {
     if let Some(source) = input.source {
-        check_source(source, NAME)?;
+        check_source(source)?;
     }
     let applications = ApplicationWriter::new(ApplicationForm::Template, input)?;
     let mut files = applications.files("templates", NAME)?;

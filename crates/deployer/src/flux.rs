@@ -7,7 +7,8 @@ use super::DeployerInput;
 use super::file::BundleFile;
 use super::layout::{SETTINGS, VALUES, folders, values_of};
 use super::source::BundleSource;
-use super::template::{BUNDLE_FOLDER, LEFTOVERS, RenderError, TemplateSet};
+use super::template::{LEFTOVERS, RenderError, TemplateSet};
+use super::template_language::shell_word;
 use ::release::model::ReleaseKind;
 use ::release::{Release, ReleasePlan};
 use contract::names::PREFIX;
@@ -33,14 +34,14 @@ const SOURCES: &[(&str, &str)] = &[
     ("kustomizeconfig.yaml.j2", include_str!("../../../templates/flux/kustomizeconfig.yaml.j2")),
     ("source.yaml.j2", include_str!("../../../templates/flux/source.yaml.j2")),
     ("sync.yaml.j2", include_str!("../../../templates/flux/sync.yaml.j2")),
-    ("push.sh.j2", include_str!("../../../templates/flux/push.sh.j2")),
     ("README.md.j2", include_str!("../../../templates/flux/README.md.j2")),
-    BUNDLE_FOLDER,
     LEFTOVERS,
 ];
 
 /// The deployer's name on the command line.
-const NAME: &str = "flux";
+pub const NAME: &str = "flux";
+/// The folder of a registry's repository that has the bundle's own charts.
+pub const CHARTS: &str = "charts";
 /// The name of the objects that fetch and apply the bundle.
 const SYNC: &str = "gpu-rollout";
 /// The names of the other Kustomizations in the namespace of the bundle: the bundle's own, and that
@@ -107,7 +108,7 @@ pub fn files(input: DeployerInput<'_>) -> Result<Vec<BundleFile>, RenderError> {
     files.extend(sources);
     files.extend(releases);
     files.extend(sync::files(&templates, input.plan, source)?);
-    files.extend(readme::files(&templates, input, source, &found)?);
+    files.push(readme::file(&templates, input, source)?);
     Ok(files)
 }
 
@@ -158,7 +159,7 @@ fn check_order(plan: &ReleasePlan) -> Result<(), RenderError> {
 /// Returns the next steps for the bundle in `directory`.
 pub(super) fn next(_: &str, directory: &str, source: Option<&BundleSource>) -> Vec<String> {
     let bring = match source {
-        Some(source) if source.is_oci() => format!("{directory}/push.sh"),
+        Some(source) if source.is_oci() => push_step(directory, source),
         Some(source) => commit_step(directory, source),
         None => return Vec::new(),
     };
@@ -167,6 +168,21 @@ pub(super) fn next(_: &str, directory: &str, source: Option<&BundleSource>) -> V
     });
     let apply = format!("kubectl apply -f {directory}/flux-system   # once for each cluster");
     [Some(bring), sign, Some(apply)].into_iter().flatten().collect()
+}
+
+/// Returns the step that brings the bundle in `directory` into its registry.
+fn push_step(directory: &str, source: &BundleSource) -> String {
+    // Without a tag in the address, the program takes the one that the bundle names.
+    let tag = if revision::kind(source) == "digest" { ":TAG" } else { "" };
+    let address = format!("{}{tag}", source.url);
+    // A source has no control characters, which a word could not have.
+    format!("gpu-rollout bundle push {directory} {}", shell_word(&address).unwrap_or(address))
+}
+
+/// Returns the tag of a chart's version in a registry. A tag cannot contain `+`: Helm pushes and
+/// pulls charts with `_` instead.
+pub fn chart_tag(version: &str) -> String {
+    version.replace('+', "_")
 }
 
 /// Returns the step that brings the bundle in `directory` into its Git repository.
@@ -223,6 +239,18 @@ fn from_root(source: &BundleSource, path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn next_step_pushes_to_the_registry() {
+        let digest = format!("sha256:{}", "0a".repeat(32));
+        for (revision, expected) in [
+            ("main", "gpu-rollout bundle push out oci://example.com/a"),
+            (digest.as_str(), "gpu-rollout bundle push out oci://example.com/a:TAG"),
+        ] {
+            let source = BundleSource::new("oci://example.com/a", revision, "").unwrap();
+            assert_eq!(next("base", "out", Some(&source))[0], expected);
+        }
+    }
 
     #[test]
     fn next_step_names_place_and_tag() {

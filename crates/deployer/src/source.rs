@@ -11,8 +11,8 @@ use contract::grammar::{is_address, is_digest, shown};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BundleSource {
-    /// `https://…`, `ssh://…`, `http://…`, `file:///…` (Git) or `oci://…` (an OCI registry, Flux
-    /// only).
+    /// `https://…`, `ssh://…`, `http://…`, `file:///…` (Git) or `oci://…` (an OCI registry, for
+    /// Flux and `argocd`).
     pub url: String,
     /// Branch, tag or commit; for OCI a tag or a `sha256:` digest.
     pub revision: String,
@@ -194,6 +194,11 @@ impl BundleSource {
         !self.is_oci() && git_source::is_commit(&self.revision)
     }
 
+    /// Whether the revision is the digest of an artifact, which cannot change.
+    pub fn is_digest(&self) -> bool {
+        self.is_oci() && self.revision.starts_with("sha256:")
+    }
+
     /// Whether it is an OCI registry.
     pub fn is_oci(&self) -> bool {
         self.url.starts_with("oci://")
@@ -281,7 +286,9 @@ mod tests {
             assert!(BundleSource::new(url, revision, path).is_err(), "{url} {revision} {path}");
         }
         let digest = format!("sha256:{}", "0a".repeat(32));
-        assert_eq!(BundleSource::new("oci://example.com/a", &digest, "").unwrap().revision, digest);
+        let pinned = BundleSource::new("oci://example.com/a", &digest, "").unwrap();
+        assert_eq!((pinned.revision.as_str(), pinned.is_digest()), (digest.as_str(), true));
+        assert!(!BundleSource::new("oci://example.com/a", "sha256", "").unwrap().is_digest());
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::facts::{DeployerFact, PredecessorFacts, not_expressible};
 use crate::files::{TextFiles, parse};
 use crate::order::in_steps;
 use crate::parsed_yaml::{list, text};
+use contract::chart_files::VALUES;
 
 /// The health check without which Argo CD does not wait between waves of Applications.
 const HEALTH: &str = "argocd-cm-health.yaml";
@@ -143,6 +144,11 @@ impl ApplicationReader<'_> {
         let option =
             |option: &str| list(&spec["syncPolicy"], "syncOptions").any(|found| found == option);
         let chart = self.chart(source);
+        let values: Vec<String> = list(helm, "valueFiles")
+            .filter_map(Value::as_str)
+            .map(|file| self.values_file(file, &chart))
+            .collect();
+        let copied = self.copied(&chart, &values);
         // Argo CD applies the namespace to the objects that name none. Kustomize applies its own to all.
         let is_kustomization = matches!(chart, ChartLocation::Kustomization { .. });
         let namespace = if is_kustomization {
@@ -165,10 +171,15 @@ impl ApplicationReader<'_> {
             position: not_expressible("Applications of one wave are synced at once"),
             after,
             declared_version: None,
-            values: list(helm, "valueFiles").filter_map(Value::as_str).map(|file| self.values_file(file, &chart)).collect(),
+            values,
             inline: self.inline(helm)?,
+            edits_act: if copied.is_some() && self.origin.repository.starts_with("oci://") {
+                not_expressible("for a chart from another source, Argo CD reads values files only from Git; the Application contains a copy of the values")
+            } else {
+                DeployerFact::Is(DeployedEdits::All)
+            },
+            copied,
             chart,
-            edits_act: DeployedEdits::All,
             timeouts: not_expressible("Argo CD has no timeout for a release; the Job's activeDeadlineSeconds limits it"),
             skips_crds: DeployerFact::Is(helm["skipCrds"] == true),
             creates_namespace: DeployerFact::Is(option("CreateNamespace=true")),
@@ -261,6 +272,15 @@ impl ApplicationReader<'_> {
             }
         }
         parts.join("/")
+    }
+
+    /// Returns the values file of a vendor's chart whose Application does not name a values file,
+    /// so that it should contain a copy of the values.
+    fn copied(&self, chart: &ChartLocation, named: &[String]) -> Option<String> {
+        let file = self.path.rsplit('/').next().unwrap_or(self.path);
+        let own = format!("{}/{VALUES}", file.trim_end_matches(".yaml"));
+        let is_vendors = matches!(chart, ChartLocation::Remote { .. });
+        (is_vendors && named.is_empty() && self.files.get(&own).is_some()).then_some(own)
     }
 
     /// Returns the values in the Application itself, which override all files, as in Argo CD.

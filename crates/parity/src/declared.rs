@@ -30,8 +30,11 @@ pub(crate) struct DeclaredRelease {
     pub(crate) values: Vec<String>,
     /// Values in the deployer's own file, over all others.
     pub(crate) inline: Option<Map<String, Value>>,
+    /// The values file of the bundle that the deployer does not read, because its own file contains
+    /// a copy of these values.
+    pub(crate) copied: Option<String>,
     /// The values files whose edits are deployed without a new chart version.
-    pub(crate) edits_act: DeployedEdits,
+    pub(crate) edits_act: DeployerFact<DeployedEdits>,
     /// Every timeout of an operation.
     pub(crate) timeouts: DeployerFact<Vec<TimeoutFact>>,
     /// As in [`crate::facts::ReleaseFacts`]; likewise below.

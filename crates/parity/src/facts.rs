@@ -139,18 +139,21 @@ pub struct ChartFacts {
 }
 
 /// The values of a release.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ValuesFacts {
-    /// The files; each overrides those before it.
+    /// The files, or the file that the values are a copy of; each overrides those before it.
     pub files: Vec<String>,
     /// The missing files.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
+    /// The file that the deployer's own file should contain a copy of, and whose values differ.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub differs_from: Option<String>,
     /// SHA-256 of the merged values: JSON with sorted keys.
     pub digest: String,
     /// The files whose edits are deployed without a new chart version.
-    pub edits_act: Vec<String>,
+    pub edits_act: DeployerFact<Vec<String>>,
 }
 
 /// Facts of a hook release.

@@ -134,7 +134,8 @@ impl StateFileReader {
             declared_version: None,
             values: paths.into_iter().filter_map(Value::as_str).map(|path| path.trim_start_matches("./").to_owned()).collect(),
             inline: (!inline.is_empty()).then_some(inline),
-            edits_act: DeployedEdits::All,
+            copied: None,
+            edits_act: DeployerFact::Is(DeployedEdits::All),
             timeouts: DeployerFact::Is(vec![TimeoutFact { file: self.path.clone(), setting, seconds: timeout }]),
             skips_crds: DeployerFact::Is(is_on("skipCRDs")),
             // helmfile creates the namespace by default.

@@ -23,21 +23,29 @@ pub(crate) fn resolve_release(
     needs: &[String],
 ) -> Result<ReleaseFacts, ReadbackError> {
     let (kind, chart) = resolve_chart(files, &declared)?;
-    let listed = values_files(files, &declared, kind);
-    let merged = merged(files, &listed, declared.inline.as_ref())?;
+    let read = values_files(files, &declared, kind);
+    let values = merged(files, &read, declared.inline.as_ref())?;
+    let original = merged(files, declared.copied.as_slice(), None)?;
+    // A correct copy of a file means the same as the file.
+    let (listed, differs_from) = match &declared.copied {
+        Some(file) if original == values => (vec![file.clone()], None),
+        copied => (read, copied.clone()),
+    };
     let hook = match &declared.chart {
         ChartLocation::Local(folder) if kind == "hook" => {
-            let read = hook::read(files, folder, &merged, &chart)?;
+            let read = hook::read(files, folder, &values, &chart)?;
             Some(with_timeouts(read, &declared))
         }
         ChartLocation::Local(_)
         | ChartLocation::Remote { .. }
         | ChartLocation::Kustomization { .. } => None,
     };
+    let digest = digest(&values);
     let values = ValuesFacts {
-        edits_act: deployed_edits(&listed, &declared),
+        edits_act: map(&declared.edits_act, |edits| deployed_edits(&listed, *edits, &declared)),
         missing: listed.iter().filter(|path| files.get(path).is_none()).cloned().collect(),
-        digest: digest(&merged),
+        differs_from,
+        digest,
         files: listed,
     };
     let has_crds = has_crds(files, &declared.chart);
@@ -145,8 +153,12 @@ fn unmet_needs(needs: &[String], declared: &DeclaredRelease) -> BTreeSet<String>
 }
 
 /// Returns the values files whose edits are deployed.
-fn deployed_edits(listed: &[String], declared: &DeclaredRelease) -> Vec<String> {
-    let acts = |path: &&String| match declared.edits_act {
+fn deployed_edits(
+    listed: &[String],
+    edits: DeployedEdits,
+    declared: &DeclaredRelease,
+) -> Vec<String> {
+    let acts = |path: &&String| match edits {
         DeployedEdits::All => true,
         DeployedEdits::Named => declared.values.contains(path),
         DeployedEdits::Ignored => false,

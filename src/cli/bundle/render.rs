@@ -98,12 +98,13 @@ pub struct RenderArguments {
 #[command(next_help_heading = "Repository (deployers that run in the cluster)")]
 struct BundleRepository {
     /// Address of the repository that will contain the bundle: https://, ssh:// or http://; with
-    /// Flux also oci://; with Argo CD also file:///
+    /// `flux` and `argocd` also oci://; with `argocd` and `argocd-helm` also file:///
     #[arg(long, value_name = "URL")]
     repo: Option<String>,
-    /// Branch, tag or commit of the repository; for OCI a tag or digest. With Flux, 40 hexadecimal
-    /// digits mean a commit, a name like v1.2.3 means a tag, and any other name a branch; HEAD and
-    /// shortened commits are refused. To override this, write refs/tags/NAME or refs/heads/NAME
+    /// Branch, tag or commit of the repository; for OCI a tag, with Flux also a digest. With Flux, 40
+    /// hexadecimal digits mean a commit, a name like v1.2.3 means a tag, and any other name a branch;
+    /// HEAD and shortened commits are refused. To override this, write refs/tags/NAME or
+    /// refs/heads/NAME
     #[arg(long, value_name = "REVISION", default_value = "main")]
     revision: String,
     /// Path of the --output directory in the repository; `.` or nothing means the root

@@ -7,6 +7,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::fleet::{OLD, Release};
+use super::node_agent::HOOK_REPOSITORY;
 
 /// A release of the Network Operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,8 +48,8 @@ pub(crate) struct Ask {
     pub(crate) chart: &'static str,
     /// Version of the GPU driver.
     pub(crate) driver: &'static str,
-    /// Tag of the hook's image: `e2e` or `e2e-next`.
-    pub(crate) hook_tag: &'static str,
+    /// Reference of the hook's image.
+    pub(crate) hook_image: String,
     /// `maxUnavailable` of the rollout's policy.
     pub(crate) max_unavailable: &'static str,
     /// GPU nodes of the cluster.
@@ -77,7 +78,7 @@ impl Ask {
         Self {
             chart: release.chart,
             driver: release.driver,
-            hook_tag: "e2e",
+            hook_image: format!("{HOOK_REPOSITORY}:e2e"),
             max_unavailable: "50%",
             gpu_nodes,
             dra: true,

@@ -8,7 +8,6 @@ use tokio::process::Command;
 
 use super::ask::Ask;
 use super::helm::Said;
-use super::node_agent::HOOK_REPOSITORY;
 use super::repository::gpu_rollout;
 use super::stack::Stack;
 
@@ -29,7 +28,7 @@ impl Stack {
         more: &[&str],
         ask: &Ask,
     ) -> Result<()> {
-        self.render_recipe(deployer, bundle, more, &ask.recipe(), ask.hook_tag).await?;
+        self.render_recipe(deployer, bundle, more, &ask.recipe(), &ask.hook_image).await?;
         (ask.afterwards)(bundle)
     }
 
@@ -40,7 +39,7 @@ impl Stack {
         bundle: &Path,
         more: &[&str],
         recipe: &Value,
-        hook_tag: &str,
+        hook_image: &str,
     ) -> Result<()> {
         let file = self.helm.directory().join("recipe.yaml");
         std::fs::write(&file, recipe.to_string())?;
@@ -55,10 +54,7 @@ impl Stack {
         for repository in ["nvidia", "jetstack"] {
             command.args(["--chart-repository", &format!("{repository}={charts}")]);
         }
-        let output = command
-            .args(["--hook-image", &format!("{HOOK_REPOSITORY}:{hook_tag}")])
-            .output()
-            .await?;
+        let output = command.args(["--hook-image", hook_image]).output().await?;
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         Ok(())
     }

@@ -27,7 +27,8 @@ use kube::{Api, Client, ResourceExt};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-pub(crate) use image::{HOOK_REPOSITORY, PREVIOUS_TAG, SHELL_IMAGE, previous};
+use image::PulledImages;
+pub(crate) use image::{HOOK_REPOSITORY, PREVIOUS_TAG, SHELL_IMAGE, hook_layout, previous};
 use pod_worker::Deletion;
 pub(crate) use toolkit::DRIVER_VERSION;
 
@@ -43,6 +44,7 @@ struct Shared {
     directory: PathBuf,
     /// If set, the agent runs only pods with this annotation.
     only: Option<&'static str>,
+    images: PulledImages,
     /// Host process ids of the containers that run now, by `namespace/pod`.
     running: Mutex<HashMap<String, u32>>,
 }
@@ -166,6 +168,7 @@ impl Shared {
             api_port: control_plane.port,
             directory,
             only,
+            images: PulledImages::default(),
             running: Mutex::default(),
         }))
     }

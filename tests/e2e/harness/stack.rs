@@ -81,6 +81,12 @@ impl Stack {
             .withhold(chart, version, withhold)
     }
 
+    /// Moves all packages of the chart repository into a directory, and stops its server: from then
+    /// on, the charts are only there.
+    pub(crate) fn move_charts(&self, directory: &Path) -> Result<()> {
+        self.stand_in.as_ref().context("the stand-ins are not started")?.move_charts(directory)
+    }
+
     /// Changes the script of the stand-ins.
     pub(crate) fn rewrite(&self, change: impl FnOnce(&mut Script)) -> Result<()> {
         self.stand_in.as_ref().context("the stand-ins are not started")?.rewrite(change);

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use anyhow::{Context, Result};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 
 use self::upgrade_controller::Place;
 use super::control_plane::ControlPlane;
@@ -39,6 +39,7 @@ pub(crate) use upgrade_controller::controller;
 pub(crate) struct StandIn {
     /// URL of the chart repository.
     pub(crate) charts: String,
+    server: AbortHandle,
     repository: PathBuf,
     script: Arc<Mutex<Script>>,
     #[expect(dead_code, reason = "dropping it stops the tasks")]
@@ -59,12 +60,12 @@ impl StandIn {
         let mut tasks = JoinSet::new();
         let repository = directory.join("chart-repository");
         charts::package(helm, &repository).await?;
-        let charts = repository::serve(&repository, &mut tasks).await?;
+        let (charts, server) = repository::serve(&repository, &mut tasks).await?;
         operator::start(client, &place, &script, &mut tasks);
         network_operator::start(client, &place, &script, &mut tasks);
         kubelets::start(client, &script, &mut tasks);
         dra::start(client, &mut tasks);
-        Ok(Self { charts, repository, script, tasks })
+        Ok(Self { charts, server, repository, script, tasks })
     }
 
     /// Removes a chart's archive from the repository, so that requests get 404, or restores it.
@@ -73,6 +74,13 @@ impl StandIn {
         let aside = archive.with_extension("aside");
         let (from, to) = if withhold { (archive, aside) } else { (aside, archive) };
         std::fs::rename(&from, &to).with_context(|| format!("renaming {}", from.display()))
+    }
+
+    /// Moves all packages of the chart repository into a directory, and stops its server.
+    pub(crate) fn move_charts(&self, directory: &Path) -> Result<()> {
+        self.server.abort();
+        std::fs::rename(&self.repository, directory)
+            .with_context(|| format!("renaming {}", self.repository.display()))
     }
 
     /// Changes the script of the stand-ins.

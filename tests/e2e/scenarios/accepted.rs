@@ -35,7 +35,7 @@ async fn api_server_accepts_every_object_of_every_bundle() -> Result<()> {
 
         let bundles = stack.helm.directory().join("bundles");
         render_library(&["helm", "flux", "argocd"], GIT, &bundles.join("git")).await?;
-        render_library(&["flux"], REGISTRY, &bundles.join("registry")).await?;
+        render_library(&["flux", "argocd"], REGISTRY, &bundles.join("registry")).await?;
         let mut judged = 0;
         for name in catalog::recipe_names() {
             let plan = planned(name)?;
@@ -47,7 +47,9 @@ async fn api_server_accepts_every_object_of_every_bundle() -> Result<()> {
             for place in ["git/*/flux", "registry/*/flux"] {
                 objects.extend(of_flux(&bundle(place)).await?);
             }
-            objects.extend(of_argocd(&bundle("git/*/argocd"))?);
+            for place in ["git/*/argocd", "registry/*/argocd"] {
+                objects.extend(of_argocd(&bundle(place))?);
+            }
             judged += objects.len();
             let answers = stream::iter(&objects)
                 .map(async |(namespace, object)| applier.accepts(object, namespace).await);

@@ -39,7 +39,7 @@ macro_rules! for_each_deployer {
 use for_each_deployer;
 
 /// The bundle's hooks in their order.
-fn hooks(stack: &Stack) -> [HookRelease<'_>; 3] {
+pub(super) fn hooks(stack: &Stack) -> [HookRelease<'_>; 3] {
     [
         HookRelease::new(stack, "gpu-operator-pre"),
         HookRelease::new(stack, "gpu-operator-post"),
@@ -48,7 +48,7 @@ fn hooks(stack: &Stack) -> [HookRelease<'_>; 3] {
 }
 
 /// Returns how often each hook has fired since a time.
-fn fired(stack: &Stack, since: Timestamp) -> Result<[usize; 3]> {
+pub(super) fn fired(stack: &Stack, since: Timestamp) -> Result<[usize; 3]> {
     let [pre, post, dra] = &hooks(stack);
     Ok([pre.firings(since)?, post.firings(since)?, dra.firings(since)?])
 }

@@ -10,6 +10,7 @@ use tokio::process::Command;
 
 use crate::harness::fleet::{NEW, OLD, Release};
 use crate::harness::hook_release::HookRelease;
+use crate::harness::node_agent::HOOK_REPOSITORY;
 use crate::harness::repository::{gpu_rollout, repository};
 use crate::harness::scenario::scenario;
 use crate::harness::stand_in::Script;
@@ -71,7 +72,9 @@ async fn rolls_out(name: &str) -> Result<()> {
         for (what, release) in
             [("first install", &OLD), ("upgrade", &NEW), ("the same again", &NEW)]
         {
-            stack.render_recipe("helm", &bundle, &[], &recipe(name, release).await?, "e2e").await?;
+            let asked = recipe(name, release).await?;
+            let image = format!("{HOOK_REPOSITORY}:e2e");
+            stack.render_recipe("helm", &bundle, &[], &asked, &image).await?;
             let said = stack.deploy_bundle(&bundle).await?;
             ensure!(said.success, "{what}: {said:?}\n{}", hook.logs().await.unwrap_or_default());
         }

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use tempfile::TempDir;
 
 use super::*;
-use crate::archive::tar_gz;
 use crate::{BundleError, BundleInput, build, write};
+use archive::tar_gz;
 use catalog::hook_chart;
 use recipe::load::load;
 use recipe::read::FileSystemReader;

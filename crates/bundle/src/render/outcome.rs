@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::info::ReleaseInfo;
+use crate::info::{BundleIdentity, ReleaseInfo};
 use crate::write::WriteSummary;
 use contract::exit::ExitCode;
 use deployer::Deployer;
@@ -53,21 +53,9 @@ impl RenderedBundle {
     /// Returns notes about the previous bundle in the directory.
     pub fn notes(&self, recipe: &str) -> Vec<String> {
         let Some(Ok(written)) = &self.result else { return Vec::new() };
-        let other = written.other.as_ref().map(|old| {
-            let (old, name, deployer) = (&old.recipe, &old.deployer, self.deployer);
-            format!(
-                "replaced the bundle of recipe `{old}` for {name} in `{}` with this one of `{recipe}` for {deployer}",
-                self.directory.display()
-            )
-        });
-        let signature = written.was_signed.then(|| {
-            format!("`{}` has no signature any more: sign the new bundle", self.directory.display())
-        });
-        let left_over = written
-            .left_over
-            .as_ref()
-            .map(|path| format!("cannot remove the old bundle `{}`", path.display()));
-        other.into_iter().chain(signature).chain(left_over).collect()
+        let new =
+            BundleIdentity { recipe: recipe.to_owned(), deployer: self.deployer.name.to_owned() };
+        written.notes(&self.directory, &new)
     }
 }
 

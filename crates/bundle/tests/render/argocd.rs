@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use super::crd_schema::Schemas;
 use super::library;
 
+mod registry;
 mod umbrella;
 
 const REPOSITORY: &str = "https://git.example.com/fleet.git";
@@ -37,17 +38,24 @@ pub(crate) fn scenes() -> &'static [Scene] {
 }
 
 fn scene(name: &str, url: &str, path: &str, options: &PlanOptions) -> Result<Scene, RenderError> {
+    scene_of("argocd", name, &BundleSource::new(url, "v1.2.0", path).unwrap(), options)
+}
+
+fn scene_of(
+    deployer: &str,
+    name: &str,
+    source: &BundleSource,
+    options: &PlanOptions,
+) -> Result<Scene, RenderError> {
     let recipe = library::recipe(name);
     let plan = plan(&recipe, &EmbeddedCatalog, options).unwrap();
-    let source = BundleSource::new(url, "v1.2.0", path).unwrap();
-    let deployer = "argocd".parse().unwrap();
     let parts = BundleInput {
         recipe: &recipe,
         plan: &plan,
         options,
-        deployer,
+        deployer: deployer.parse().unwrap(),
         hook_chart: hook_chart::contents(),
-        source: Some(&source),
+        source: Some(source),
     };
     let tree = build(parts)?;
     Ok(Scene { name: recipe.metadata.name.clone(), plan, tree })
@@ -474,12 +482,17 @@ fn trap_argocd_registry_charts_have_no_scheme() {
 
 #[test]
 fn trap_argocd_unreachable_sources_are_refused() {
-    for (url, options, expected) in [
-        ("oci://registry.example.com/fleet", PlanOptions::default(), "is an OCI registry"),
-        (REPOSITORY, nvidia_from("/srv/charts"), "from a local directory"),
+    let digest = format!("sha256:{}", "0a".repeat(32));
+    let local = nvidia_from("/srv/charts");
+    let none = PlanOptions::default();
+    for (deployer, url, revision, options, expected) in [
+        ("argocd", REPOSITORY, "v1", &local, "from a local directory"),
+        ("argocd", registry::REGISTRY, digest.as_str(), &none, "cannot contain its own digest"),
+        ("argocd-helm", registry::REGISTRY, "v1", &none, "is an OCI registry"),
     ] {
-        let error = scene("base", url, "", &options).err().unwrap();
-        assert!(matches!(error, RenderError::Unable { deployer: "argocd", .. }), "{error}");
+        let source = BundleSource::new(url, revision, "").unwrap();
+        let error = scene_of(deployer, "base", &source, options).err().unwrap();
+        assert!(matches!(error, RenderError::Unable { .. }), "{error}");
         assert!(error.to_string().contains(expected), "{error}");
     }
 }

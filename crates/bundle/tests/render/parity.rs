@@ -9,7 +9,9 @@ use std::path::Path;
 
 use bundle::BundleTree;
 use deployer::{DEPLOYERS, Deployer};
-use parity::{BundleFacts, ParityReport, ReadbackError, TextFiles, compare, read_facts};
+use parity::{
+    BundleFacts, DeployerFact, ParityReport, ReadbackError, TextFiles, compare, read_facts,
+};
 
 use super::library::{bundle, bundle_from};
 
@@ -50,16 +52,19 @@ fn every_recipe_means_the_same_with_every_deployer() {
     }
 }
 
-/// Flux reads charts from a registry differently than from Git.
+/// The registry of bundles that are not in Git.
+pub(crate) const REGISTRY: &str = "oci://registry.example.com/fleet";
+
+/// From a registry, Flux reads charts differently than from Git, and Argo CD values.
 #[test]
 fn a_registry_means_the_same_as_git() {
     for name in catalog::recipe_names() {
-        let flux: Deployer = "flux".parse().unwrap();
-        let pushed =
-            read_facts(&files(&bundle_from(name, flux, "oci://registry.example.com/fleet")))
-                .unwrap();
-        let parity = compare(&[facts_of(name, flux), pushed]);
-        assert!(parity.equal, "{name}:\n{}", lines(&parity));
+        for deployer in ["flux", "argocd"] {
+            let deployer: Deployer = deployer.parse().unwrap();
+            let pushed = read_facts(&files(&bundle_from(name, deployer, REGISTRY))).unwrap();
+            let parity = compare(&[facts_of(name, deployer), pushed]);
+            assert!(parity.equal, "{name}, {deployer}:\n{}", lines(&parity));
+        }
     }
 }
 
@@ -135,6 +140,25 @@ fn what_cannot_be_compared_is_said() {
     argocd-helm: waitsForObjects: Argo CD waits for objects by its own health checks before a hook, and has none for the GPU stack
     argocd-helm: hook.timeoutIsSufficient: Argo CD has no timeout for a release; the Job's activeDeadlineSeconds limits it
     ");
+}
+
+/// In a registry, an edit of a component's values file does not reach its Application.
+#[test]
+fn argocd_with_registry_deploys_no_edits_of_copied_values() {
+    let tree = bundle_from("eks-gb200-training", "argocd".parse().unwrap(), REGISTRY);
+    let facts = read_facts(&files(&tree)).unwrap();
+    let mut copied = Vec::new();
+    for (name, release) in &facts.releases {
+        assert_eq!(release.values.differs_from, None, "{name}");
+        match &release.values.edits_act {
+            DeployerFact::Is(files) => assert_eq!(*files, release.values.files, "{name}"),
+            DeployerFact::NotExpressible { .. } => copied.push(name.clone()),
+        }
+        assert_eq!(copied.contains(name), release.kind == "upstream", "{name}");
+    }
+    let parity = compare(&[facts_of("eks-gb200-training", DEPLOYERS[0]), facts]);
+    let unstated = parity.not_expressible.iter().find(|fact| fact.fact == "values.editsAct");
+    assert_eq!(unstated.unwrap().releases, copied);
 }
 
 #[test]

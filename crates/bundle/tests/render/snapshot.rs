@@ -12,7 +12,8 @@ use deployer::{BundleFile, DEPLOYERS, Deployer};
 use regex::Regex;
 use similar::TextDiff;
 
-use super::library::{REPOSITORY, bundle, bundle_of, is_hook_chart, recipe};
+use super::library::{REPOSITORY, bundle, bundle_from, bundle_of, is_hook_chart, recipe};
+use super::parity::REGISTRY;
 
 /// The recipe whose files are shown completely.
 const BASE: &str = "base";
@@ -100,10 +101,18 @@ fn compared(file: &BundleFile) -> String {
         .into_owned()
 }
 
-/// Returns the differences from `base` in the files of `deployer`: removed and added files, and a
-/// unified diff of each changed one.
+/// Returns the differences from `base` in the files of `deployer`.
 fn changes(name: &str, deployer: Deployer) -> String {
-    let (before, after) = (own_files_as_base(BASE, deployer), own_files_as_base(name, deployer));
+    differences(deployer, &own_files_as_base(BASE, deployer), &own_files_as_base(name, deployer))
+}
+
+/// Returns the differences in the files of `deployer`: removed and added files, and a unified diff
+/// of each changed one.
+fn differences(
+    deployer: Deployer,
+    before: &BTreeMap<String, BundleFile>,
+    after: &BTreeMap<String, BundleFile>,
+) -> String {
     let keys: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
     let mut text = format!("## {deployer}\n\n");
     for key in keys {
@@ -167,6 +176,16 @@ fn base_is_complete_for_every_deployer() {
         let text: Vec<String> = files.into_iter().map(section).collect();
         assert_snapshot(&format!("{BASE}-{deployer}"), &text.concat());
     }
+}
+
+/// From a registry, Argo CD reads the values of vendors' charts differently than from Git.
+#[test]
+fn argocd_bundle_in_registry_differs_as_shown() {
+    let deployer: Deployer = "argocd".parse().unwrap();
+    let first = bundle(BASE, DEPLOYERS[0]);
+    let files = own_files(&bundle(BASE, deployer), &first);
+    let pushed = own_files(&bundle_from(BASE, deployer, REGISTRY), &first);
+    assert_snapshot("base-argocd-registry-changes", &differences(deployer, &files, &pushed));
 }
 
 #[test]

@@ -106,6 +106,16 @@ impl ApplicationForm<'_> {
         )
     }
 
+    /// Whether the bundle's repository can be a source of values files for a chart from another
+    /// source. Argo CD clones such a source with Git, also if it is a registry (3.5.7:
+    /// `runManifestGenAsync` in `reposerver/repository/repository.go`).
+    pub(crate) fn has_values_source(self) -> bool {
+        match self {
+            Self::Rendered { source, .. } => !source.is_oci(),
+            Self::Template => true,
+        }
+    }
+
     /// Returns a values file of the bundle, for a chart from another source.
     pub(crate) fn values(self, path: &str) -> WrittenText {
         let action = format!(

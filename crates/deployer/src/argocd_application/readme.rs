@@ -3,8 +3,8 @@
 use minijinja::{Value, context};
 
 use super::{all_waves_seconds, longest_sync_seconds, waves};
-use crate::DeployerInput;
 use crate::layout::{bundle_context, folders, release_context};
+use crate::{BundleSource, DeployerInput};
 use contract::duration::Duration;
 use release::model::ChartOrigin;
 
@@ -23,6 +23,8 @@ pub(crate) fn readme_context(input: DeployerInput<'_>) -> Value {
         longest_sync => Duration::from_secs(longest_sync_seconds(plan)).to_string(),
         all_waves => Duration::from_secs(all).to_string(),
         all_waves_seconds => all,
+        // Whether the bundle is in an OCI registry.
+        registry => input.source.is_some_and(BundleSource::is_oci),
         // Whether a chart comes from an OCI registry.
         oci => upstreams.any(|upstream| matches!(upstream.chart, ChartOrigin::Oci(_))),
         ..bundle_context(input)

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::{NAME, from_root, repository};
+use super::{CHARTS, NAME, chart_tag, from_root, repository};
 use crate::file::BundleFile;
 use crate::layout::{CHART, folders};
 use crate::source::BundleSource;
@@ -15,8 +15,6 @@ use release::model::{ChartOrigin, KustomizationRelease, ReleaseKind};
 pub(super) struct FluxChart {
     /// The release's name.
     pub(super) release: String,
-    /// The release's folder.
-    pub(super) folder: String,
     /// The chart's own name.
     pub(super) name: String,
     /// The chart's version.
@@ -60,12 +58,11 @@ pub(super) fn find_charts(
         plan.releases.iter().filter_map(|release| repository_url(&release.kind)).collect();
     folders(plan)
         .map(|(folder, release)| {
-            let found = |name: &str, version: &str, is_local, origin| FluxChart {
+            let found = |name: &str, version: &str, origin| FluxChart {
                 release: release.name.clone(),
-                folder: folder.clone(),
                 name: name.to_owned(),
                 version: version.to_owned(),
-                is_local,
+                is_local: !matches!(release.kind, ReleaseKind::Kustomization(_) | ReleaseKind::Upstream(_)),
                 origin,
             };
             if let ReleaseKind::Kustomization(source) = &release.kind {
@@ -73,16 +70,16 @@ pub(super) fn find_charts(
                 let revision = format!("{} {}", source.repository, source.revision);
                 let repository = repository::artifact(&release.name, &revision);
                 let origin = ChartSourceKind::Kustomization { repository, source: source.clone() };
-                return Ok(found(&release.name, &source.revision, false, origin));
+                return Ok(found(&release.name, &source.revision, origin));
             }
             let ReleaseKind::Upstream(upstream) = &release.kind else {
                 let chart = chart_file(&folder, files)?;
                 let origin = if source.is_oci() {
-                    artifact(&release.name, format!("{}/charts/{}", source.url, chart.name), &chart.version)
+                    artifact(&release.name, format!("{}/{CHARTS}/{}", source.url, chart.name), &chart.version)
                 } else {
                     ChartSourceKind::Git { path: from_root(source, &folder) }
                 };
-                return Ok(found(&chart.name, &chart.version, true, origin));
+                return Ok(found(&chart.name, &chart.version, origin));
             };
             let (name, origin) = match &upstream.chart {
                 ChartOrigin::Repository { url, name } => (name.as_str(), ChartSourceKind::Helm { repository: repository::name(url, &urls), url: url.clone() }),
@@ -91,7 +88,7 @@ pub(super) fn find_charts(
                     return Err(RenderError::unable(NAME, format!("cannot take the chart of {} from `{path}`: Flux reads charts from inside the cluster", release.name), "serve the charts over https:// or push them to a registry, and name it: --chart-repository NAME=https://… or NAME=oci://…"));
                 }
             };
-            Ok(found(name, &upstream.version, false, origin))
+            Ok(found(name, &upstream.version, origin))
         })
         .collect()
 }
@@ -101,8 +98,7 @@ fn repository_url(kind: &ReleaseKind) -> Option<&str> {
 }
 
 fn artifact(release: &str, url: String, version: &str) -> ChartSourceKind {
-    // A tag cannot contain `+`. Helm pushes and pulls charts with `_` instead.
-    let tag = version.replace('+', "_");
+    let tag = chart_tag(version);
     ChartSourceKind::Oci { artifact: repository::artifact(release, version), url, tag }
 }
 

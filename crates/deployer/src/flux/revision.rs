@@ -64,7 +64,7 @@ pub(super) fn kind(source: &BundleSource) -> &'static str {
     let revision = &source.revision;
     let is_version = semver::Version::parse(revision.strip_prefix('v').unwrap_or(revision)).is_ok();
     match (source.is_oci(), revision.as_str()) {
-        (true, revision) if revision.starts_with("sha256:") => "digest",
+        (true, _) if source.is_digest() => "digest",
         (true, _) => "tag",
         (false, _) if source.is_commit() => "commit",
         (false, revision) if revision.starts_with("refs/") => "name",

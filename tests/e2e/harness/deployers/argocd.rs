@@ -1,7 +1,8 @@
 //! Argo CD: repo-server, application-controller and Redis as plain processes. Argo CD reads the
-//! bundle from a Git repository by `file://`.
+//! bundle from a Git repository by `file://`, or from a registry.
 
 mod application;
+mod place;
 mod programs;
 
 use std::cell::RefCell;
@@ -20,19 +21,19 @@ use tokio::sync::Mutex;
 use super::{Deployer, Kind, Outcome, Told};
 use crate::harness::apply::Applier;
 use crate::harness::ask::Ask;
-use crate::harness::git::{BRANCH, Repository};
+use crate::harness::git::BRANCH;
 use crate::harness::hook_release::HookRelease;
+use crate::harness::registry::Registry;
 use crate::harness::stack::Stack;
 use crate::harness::wait::until;
 use application::{Application, kind};
+use place::{FOLDER, Place};
 use programs::Programs;
 
 pub(crate) use programs::ADDRESSES;
 
 /// The namespace of Argo CD.
 pub(crate) const NAMESPACE: &str = "argocd";
-/// The bundle's folder in the repository.
-const FOLDER: &str = "bundle";
 /// The name of the root Application, which is that of the recipe. The names of the others start
 /// with it.
 const ROOT: &str = "e2e";
@@ -59,13 +60,13 @@ pub(crate) enum Follow {
     Tags,
 }
 
-/// A running Argo CD, and the repository that it deploys from.
+/// A running Argo CD, and the place that it deploys from.
 pub(crate) struct ArgoCd {
     form: Form,
     follow: Follow,
-    repository: Repository,
+    place: Place,
     programs: Mutex<Programs>,
-    /// The commits that were handed over.
+    /// The commits or digests that were handed over.
     commits: RefCell<Vec<String>>,
     /// The recipe that was rendered last.
     asked: RefCell<Option<Ask>>,
@@ -74,16 +75,21 @@ pub(crate) struct ArgoCd {
 impl ArgoCd {
     /// Starts Argo CD for this stack.
     pub(crate) async fn start(stack: &Stack, form: Form, follow: Follow) -> Result<Self> {
-        let programs = Mutex::new(Programs::start(stack).await?);
-        let repository = Repository::create(stack.helm.directory(), "fleet").await?;
-        Ok(Self {
-            form,
-            follow,
-            repository,
-            programs,
-            commits: RefCell::default(),
-            asked: RefCell::default(),
-        })
+        let programs = Programs::start(stack).await?;
+        let place = Place::git(stack.helm.directory()).await?;
+        Ok(Self::new(form, follow, place, programs))
+    }
+
+    /// Starts Argo CD for bundles in a registry, each with a tag of its own.
+    pub(crate) async fn start_from_registry(stack: &Stack, registry: Registry) -> Result<Self> {
+        let programs = Programs::start(stack).await?;
+        let place = Place::registry(stack, registry).await?;
+        Ok(Self::new(Form::Applications, Follow::Tags, place, programs))
+    }
+
+    fn new(form: Form, follow: Follow, place: Place, programs: Programs) -> Self {
+        let (commits, asked) = (RefCell::default(), RefCell::default());
+        Self { form, follow, place, programs: Mutex::new(programs), commits, asked }
     }
 
     /// Refreshes every Application, as the button *Refresh* does. Returns when Argo CD has compared
@@ -110,14 +116,14 @@ impl ArgoCd {
     }
 
     async fn render(&self, stack: &Stack, ask: &Ask) -> Result<()> {
-        let url = format!("file://{}", self.repository.path().display());
+        let url = self.place.url();
         let source = ["--repo", &url, "--revision", &self.revision(), "--path", FOLDER, "--force"];
         stack.render_for(self.kind().format(), &self.bundle(), &source, ask).await?;
         self.asked.replace(Some(ask.clone()));
         self.push(stack, &format!("gpu-operator {}", ask.chart)).await
     }
 
-    /// Returns the revision that the next commit is deployed by.
+    /// Returns the revision that the next bundle is deployed by.
     fn revision(&self) -> String {
         match self.follow {
             Follow::Branch => BRANCH.to_owned(),
@@ -127,10 +133,7 @@ impl ArgoCd {
 
     async fn push(&self, stack: &Stack, message: &str) -> Result<()> {
         let bundle = self.bundle();
-        let commit = self.repository.commit(message).await?;
-        if self.follow == Follow::Tags {
-            self.repository.tag(&self.revision()).await?;
-        }
+        let commit = self.place.hand_over(self.follow, &self.revision(), message).await?;
         let settings = Api::<ConfigMap>::namespaced(stack.client.clone(), NAMESPACE);
         let health = Patch::Merge(read(&bundle.join("argocd-cm-health.yaml"))?);
         settings.patch("argocd-cm", &PatchParams::default(), &health).await?;
@@ -239,7 +242,7 @@ impl Deployer for ArgoCd {
     }
 
     fn bundle(&self) -> PathBuf {
-        self.repository.checkout().join(FOLDER)
+        self.place.bundle()
     }
 
     fn deploy<'a>(&'a self, stack: &'a Stack, ask: &'a Ask) -> Told<'a> {

@@ -1,7 +1,10 @@
 //! Flux: source-, kustomize- and helm-controller as plain processes, and a Git repository that the
-//! bundle is committed to.
+//! bundle is committed to, or a registry that it is pushed to.
+
+mod place;
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -19,21 +22,20 @@ use tokio::sync::Mutex;
 use super::{Deployer, Kind, Outcome, Told};
 use crate::harness::apply::Applier;
 use crate::harness::ask::Ask;
-use crate::harness::git::{BRANCH, Repository};
-use crate::harness::git_http::GitServer;
+use crate::harness::cosign::Cosign;
 use crate::harness::hook_release::HookRelease;
 use crate::harness::ports::free_port;
 use crate::harness::process::Process;
+use crate::harness::registry::Registry;
 use crate::harness::stack::Stack;
 use crate::harness::tools::{definitions, program};
 use crate::harness::wait::{until, watch_until};
+use place::{Place, SIGNER};
 
 /// The namespace of Flux and of every object that it reads.
 const NAMESPACE: &str = "flux-system";
-/// The name that the bundle gives to its GitRepository and Kustomization.
-const SYNC: &str = "gpu-rollout";
-/// The bundle's folder in the repository.
-const PLACE: &str = "gpu";
+/// The name that the bundle gives to its source and its Kustomization.
+pub(crate) const SYNC: &str = "gpu-rollout";
 /// An upgrade of three nodes with all its releases, on a busy machine.
 const LIMIT: Duration = Duration::from_mins(6);
 /// Asks a controller to reconcile an object now, as `flux reconcile` does.
@@ -41,52 +43,73 @@ const REQUESTED: &str = "reconcile.fluxcd.io/requestedAt";
 /// With the same token, forces an upgrade although nothing has changed, as `flux reconcile
 /// helmrelease --force` does.
 const FORCED: &str = "reconcile.fluxcd.io/forceAt";
+/// The condition with the result of a reconciliation.
+const READY: &str = "Ready";
+/// The condition with the result of the verification of a signature.
+const VERIFIED: &str = "SourceVerified";
 /// The controller that runs hooks.
 const HELM_CONTROLLER: &str = "helm-controller";
 
-/// A running Flux, and the repository that it deploys from.
+/// A running Flux, and the place that it deploys from.
 pub(crate) struct Flux {
-    repository: Repository,
-    url: String,
-    /// The commit that was handed over last.
-    commit: RefCell<String>,
+    place: Place,
+    /// Flux's notation of the revision that was handed over last.
+    revision: RefCell<String>,
     controllers: Mutex<Vec<Process>>,
-    #[expect(dead_code, reason = "dropping it ends the server")]
-    server: GitServer,
 }
 
 impl Flux {
-    /// Installs Flux, with an empty repository.
+    /// Installs Flux, with an empty Git repository.
     pub(crate) async fn start(stack: &Stack) -> Result<Self> {
+        Self::install(stack, Place::git(stack.helm.directory()).await?).await
+    }
+
+    /// Installs Flux for a bundle in a registry. Flux accepts only what `signer` has signed.
+    pub(crate) async fn start_from_registry(
+        stack: &Stack,
+        registry: Registry,
+        signer: &Cosign,
+    ) -> Result<Self> {
+        let flux = Self::install(stack, Place::registry(stack.helm.directory(), registry)).await?;
+        let key = std::fs::read_to_string(signer.public_key())?;
+        let secret = json!({
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": SIGNER},
+            "stringData": {"cosign.pub": key},
+        });
+        Applier::new(&stack.client).apply(&secret, NAMESPACE).await?;
+        Ok(flux)
+    }
+
+    async fn install(stack: &Stack, place: Place) -> Result<Self> {
         let applier = Applier::new(&stack.client);
         for file in definitions("flux")? {
             applier.apply_crd(&read(&file)?).await?;
         }
         stack.create_namespace(NAMESPACE).await?;
         let directory = stack.helm.directory();
-        let repository = Repository::create(directory, "fleet").await?;
-        let server = GitServer::start(&repository).await?;
-        let url = server.url(&repository)?;
         let controllers = Mutex::new(controllers(directory, &stack.control_plane.kubeconfig)?);
-        Ok(Self { repository, url, commit: RefCell::default(), controllers, server })
+        Ok(Self { place, revision: RefCell::default(), controllers })
     }
 
     async fn render(&self, stack: &Stack, ask: &Ask) -> Result<()> {
-        let source = ["--repo", &self.url, "--revision", BRANCH, "--path", PLACE, "--force"];
-        stack.render_for(self.kind().format(), &self.bundle(), &source, ask).await?;
+        let options = self.place.options()?;
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+        stack.render_for(self.kind().format(), &self.bundle(), &options, ask).await?;
         self.push(stack, &format!("GPU Operator {}, driver {}", ask.chart, ask.driver)).await
     }
 
     async fn push(&self, stack: &Stack, message: &str) -> Result<()> {
-        let commit = self.repository.commit(message).await?;
-        self.commit.replace(commit);
+        let revision = self.place.hand_over(message).await?;
+        self.revision.replace(revision);
         if api(&stack.client, &kustomizations()).get_opt(SYNC).await?.is_none() {
             // Once for each cluster.
             let applier = Applier::new(&stack.client);
             for file in ["source.yaml", "sync.yaml"] {
-                applier
-                    .apply(&read(&self.bundle().join("flux-system").join(file))?, NAMESPACE)
-                    .await?;
+                let mut object = read(&self.bundle().join("flux-system").join(file))?;
+                self.place.adapt(&mut object);
+                applier.apply(&object, NAMESPACE).await?;
             }
         }
         self.fetch(stack).await
@@ -150,15 +173,47 @@ impl Flux {
         Ok(())
     }
 
-    /// Makes Flux fetch the repository now, and not only after its interval.
+    /// Makes Flux fetch the bundle now, and not only after its interval.
     async fn fetch(&self, stack: &Stack) -> Result<()> {
-        request(&api(&stack.client, &repositories()), SYNC, &Timestamp::now().to_string()).await
+        let sources = api(&stack.client, &self.place.kind());
+        request(&sources, SYNC, &Timestamp::now().to_string()).await
+    }
+
+    /// Makes Flux fetch the bundle and its charts now. Returns for each of them, by the name of its
+    /// source, whether Flux accepts its signature.
+    pub(crate) async fn verified(&self, stack: &Stack) -> Result<BTreeMap<String, bool>> {
+        let sources = api(&stack.client, &self.place.kind());
+        let names: Vec<String> =
+            sources.list(&ListParams::default()).await?.iter().map(ResourceExt::name_any).collect();
+        let token = Timestamp::now().to_string();
+        for name in &names {
+            request(&sources, name, &token).await?;
+        }
+        let mut verified = BTreeMap::new();
+        for name in names {
+            let token = token.clone();
+            let handled = move |object: Option<&DynamicObject>| {
+                object.is_some_and(|object| {
+                    object.data["status"]["lastHandledReconcileAt"] == token
+                        && condition(object, VERIFIED).is_object()
+                })
+            };
+            let source =
+                watch_until(sources.clone(), &name, "the verification", LIMIT, handled).await?;
+            let source = source.context("the source is gone")?;
+            verified.insert(name, condition(&source, VERIFIED)["status"] == "True");
+        }
+        Ok(verified)
+    }
+
+    /// Returns what was pushed last to the registry, by digest: the charts, then the bundle.
+    pub(crate) fn pushed(&self) -> Vec<String> {
+        self.place.pushed()
     }
 
     /// Waits until Flux has finished the last commit that was handed over. Returns the result.
     async fn ended(&self, stack: &Stack) -> Result<Outcome> {
-        // Flux's notation of a commit of a branch.
-        let revision = format!("{BRANCH}@sha1:{}", self.commit.borrow());
+        let revision = self.revision.borrow().clone();
         let wanted = revision.clone();
         let end = move |object: Option<&DynamicObject>| {
             object.is_some_and(|object| outcome(object, &wanted).is_some())
@@ -201,7 +256,7 @@ impl Deployer for Flux {
     }
 
     fn bundle(&self) -> PathBuf {
-        self.repository.checkout().join(PLACE)
+        self.place.bundle()
     }
 
     fn deploy<'a>(&'a self, stack: &'a Stack, ask: &'a Ask) -> Told<'a> {
@@ -227,7 +282,7 @@ impl Deployer for Flux {
     fn says<'a>(&'a self, stack: &'a Stack, hook: &'a HookRelease<'a>) -> Told<'a, String> {
         async move {
             let release = api(&stack.client, &releases()).get(hook.name()).await?;
-            let condition = condition(&release);
+            let condition = condition(&release, READY);
             let text = |key: &str| condition[key].as_str().unwrap_or_default();
             Ok(format!("HelmRelease Ready={} ({})", text("status"), text("reason")))
         }
@@ -271,9 +326,9 @@ impl Deployer for Flux {
 
 async fn status(stack: &Stack) -> Result<String> {
     let mut lines = String::new();
-    for kind in [repositories(), kustomizations(), charts(), releases()] {
+    for kind in [repositories(), artifacts(), kustomizations(), charts(), releases()] {
         for object in api(&stack.client, &kind).list(&ListParams::default()).await? {
-            let condition = condition(&object);
+            let condition = condition(&object, READY);
             let text = |key: &str| condition[key].as_str().unwrap_or_default();
             let (status, reason, message) = (text("status"), text("reason"), text("message"));
             writeln!(
@@ -340,13 +395,13 @@ fn outcome(kustomization: &DynamicObject, revision: &str) -> Option<Outcome> {
 fn ready(object: &DynamicObject) -> &str {
     let is_newest =
         object.data["status"]["observedGeneration"].as_i64() == object.metadata.generation;
-    condition(object)["status"].as_str().filter(|_| is_newest).unwrap_or_default()
+    condition(object, READY)["status"].as_str().filter(|_| is_newest).unwrap_or_default()
 }
 
-/// Returns condition `Ready`.
-fn condition(object: &DynamicObject) -> &Value {
+/// Returns a condition, or null.
+fn condition<'o>(object: &'o DynamicObject, name: &str) -> &'o Value {
     let mut conditions = object.data["status"]["conditions"].as_array().into_iter().flatten();
-    conditions.find(|condition| condition["type"] == "Ready").unwrap_or(&Value::Null)
+    conditions.find(|condition| condition["type"] == name).unwrap_or(&Value::Null)
 }
 
 async fn request(api: &Api<DynamicObject>, name: &str, token: &str) -> Result<()> {
@@ -369,6 +424,10 @@ fn api(client: &Client, kind: &ApiResource) -> Api<DynamicObject> {
 
 fn repositories() -> ApiResource {
     ApiResource::from_gvk(&GroupVersionKind::gvk("source.toolkit.fluxcd.io", "v1", "GitRepository"))
+}
+
+fn artifacts() -> ApiResource {
+    ApiResource::from_gvk(&GroupVersionKind::gvk("source.toolkit.fluxcd.io", "v1", "OCIRepository"))
 }
 
 fn charts() -> ApiResource {

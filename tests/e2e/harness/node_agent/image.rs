@@ -1,6 +1,11 @@
-//! The images of worker nodes. Other images cannot be pulled.
+//! The images of worker nodes: those of this machine, which need no pull, and those of registries
+//! on loopback. Other images cannot be pulled.
+
+mod pulled;
 
 use std::path::PathBuf;
+
+pub(super) use pulled::PulledImages;
 
 use crate::harness::repository::repository;
 
@@ -20,16 +25,22 @@ pub(crate) const SHELL_IMAGE: &str = "gpu-rollout.test/shell:host";
 const ROOT_FILE_SYSTEM: &str = "GPU_ROLLOUT_ROOTFS";
 
 /// An image on a node.
+#[derive(Clone)]
 pub(super) struct Image {
     /// Directories of this machine, with their mount points in the container.
     pub(super) content: Content,
     /// The command if the pod names none.
-    pub(super) entrypoint: &'static [&'static str],
+    pub(super) entrypoint: Vec<String>,
+    /// The arguments if the pod names neither a command nor arguments.
+    pub(super) arguments: Vec<String>,
+    /// The environment variables that every container gets.
+    pub(super) environment: Vec<(String, String)>,
     /// The image's user.
     pub(super) user: i64,
 }
 
 /// The source of an image's files.
+#[derive(Clone)]
 pub(super) enum Content {
     /// A root file system of its own.
     Root(PathBuf),
@@ -37,27 +48,42 @@ pub(super) enum Content {
     Host(&'static [&'static str]),
 }
 
-/// Finds an image by its reference. `None`: it cannot be pulled.
-pub(super) fn find(reference: &str) -> Option<Image> {
-    if reference == SHELL_IMAGE {
-        return Some(Image {
-            content: Content::Host(&["/bin", "/lib", "/lib64", "/usr"]),
-            entrypoint: &["/bin/sh"],
+impl Image {
+    fn local(content: Content, entrypoint: &str) -> Self {
+        Self {
+            content,
+            entrypoint: vec![entrypoint.to_owned()],
+            arguments: Vec::new(),
+            environment: Vec::new(),
             user: 65532,
-        });
+        }
+    }
+}
+
+/// Finds an image of this machine by its reference.
+fn find(reference: &str) -> Option<Image> {
+    if reference == SHELL_IMAGE {
+        return Some(Image::local(Content::Host(&["/bin", "/lib", "/lib64", "/usr"]), "/bin/sh"));
     }
     let (repository, tag) = reference.rsplit_once(':')?;
+    if repository != HOOK_REPOSITORY {
+        return None;
+    }
     let root = match tag {
         PREVIOUS_TAG => previous()?.join("target/image/rootfs"),
         tag => HOOK_TAGS.contains(&tag).then(hook_root)?,
     };
-    let image = Image { content: Content::Root(root), entrypoint: &["/gpu-rollout"], user: 65532 };
-    (repository == HOOK_REPOSITORY).then_some(image)
+    Some(Image::local(Content::Root(root), "/gpu-rollout"))
 }
 
 /// Returns the checkout of the previous release, if there is one.
 pub(crate) fn previous() -> Option<PathBuf> {
     std::env::var_os(PREVIOUS).map(PathBuf::from)
+}
+
+/// Returns the OCI layout of the hook's image. `make image` writes it next to the root file system.
+pub(crate) fn hook_layout() -> PathBuf {
+    hook_root().with_file_name("oci")
 }
 
 fn hook_root() -> PathBuf {

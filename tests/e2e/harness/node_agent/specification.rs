@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{Container, EnvVar, Pod};
 use kube::ResourceExt;
 
 use super::Shared;
-use super::image::{self, Image};
+use super::image::Image;
 use super::toolkit::{self, DRIVER_VERSION};
 use super::volumes::{self, Mount};
 
@@ -55,23 +55,19 @@ impl Specification {
             ));
         }
         let reference = container.image.clone().unwrap_or_default();
-        let image = image::find(&reference).ok_or_else(|| Refusal {
-            reason: "ErrImagePull",
-            message: format!("failed to pull and unpack image \"{reference}\": not found"),
-        })?;
+        let image = shared.images.get(&shared.directory, &reference).await?;
         let (user, group) = user(pod, container, &image)?;
-        let entrypoint = || image.entrypoint.iter().map(|word| (*word).to_owned()).collect();
-        let mut command: Vec<String> = container.command.clone().unwrap_or_else(entrypoint);
-        command.extend(container.args.clone().unwrap_or_default());
-        let mut environment = vec![
-            (
-                "PATH".to_owned(),
-                "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned(),
-            ),
+        let command = command(container, &image);
+        let mut environment = vec![(
+            "PATH".to_owned(),
+            "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned(),
+        )];
+        environment.extend(image.environment.iter().cloned());
+        environment.extend([
             ("HOSTNAME".to_owned(), pod.name_any()),
             ("KUBERNETES_SERVICE_HOST".to_owned(), "127.0.0.1".to_owned()),
             ("KUBERNETES_SERVICE_PORT".to_owned(), shared.api_port.to_string()),
-        ];
+        ]);
         if toolkit::requests_gpus(container) {
             environment.push((DRIVER_VERSION.to_owned(), toolkit::driver(shared).await?));
         }
@@ -85,6 +81,17 @@ impl Specification {
         let mounts = volumes::prepare(shared, pod, container).await?;
         Ok(Self { image, command, environment, mounts, user, group })
     }
+}
+
+/// Returns the command with its arguments. A command of the pod also replaces the arguments of the
+/// image.
+fn command(container: &Container, image: &Image) -> Vec<String> {
+    let (command, arguments) = match (&container.command, &container.args) {
+        (Some(command), arguments) => (command, arguments.as_deref().unwrap_or_default()),
+        (None, Some(arguments)) => (&image.entrypoint, arguments.as_slice()),
+        (None, None) => (&image.entrypoint, image.arguments.as_slice()),
+    };
+    [command.as_slice(), arguments].concat()
 }
 
 /// Returns user and group of the container, with the kubelet's check that it is not root.

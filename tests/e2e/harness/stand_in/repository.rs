@@ -5,22 +5,25 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 
 use crate::harness::ports::free_port;
 
-/// Serves the files of a directory. Returns the URL.
-pub(super) async fn serve(directory: &Path, tasks: &mut JoinSet<()>) -> Result<String> {
+/// Serves the files of a directory. Returns the URL, and the handle that stops the server.
+pub(super) async fn serve(
+    directory: &Path,
+    tasks: &mut JoinSet<()>,
+) -> Result<(String, AbortHandle)> {
     let port = free_port()?;
     let listener = TcpListener::bind(("127.0.0.1", port)).await?;
     let directory = directory.to_owned();
-    tasks.spawn_local(async move {
+    let server = tasks.spawn_local(async move {
         while let Ok((stream, _)) = listener.accept().await {
             // A client that went away needs no answer.
             tokio::task::spawn_local(answer(stream, directory.clone()));
         }
     });
-    Ok(format!("http://127.0.0.1:{port}"))
+    Ok((format!("http://127.0.0.1:{port}"), server))
 }
 
 async fn answer(mut stream: TcpStream, directory: PathBuf) -> Result<()> {

@@ -9,6 +9,7 @@ use crate::harness::ask::Ask;
 use crate::harness::cells::Cells;
 use crate::harness::deployers::{Deployer, Kind};
 use crate::harness::fleet::{NEW, OLD};
+use crate::harness::node_agent::HOOK_REPOSITORY;
 use crate::harness::scenario::scenario_within;
 use crate::harness::stack::Stack;
 use crate::harness::stand_in::Script;
@@ -54,7 +55,7 @@ async fn triggers(kind: Kind) -> Result<()> {
         table
             .row("policy changed", OPERATOR, 0, async || deployer.deploy(stack, &policy).await)
             .await?;
-        let image = Ask { hook_tag: "e2e-next", ..policy.clone() };
+        let image = Ask { hook_image: format!("{HOOK_REPOSITORY}:e2e-next"), ..policy.clone() };
         table
             .row("hook image bumped", ALL, 0, async || deployer.deploy(stack, &image).await)
             .await?;

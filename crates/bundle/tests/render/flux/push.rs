@@ -1,191 +1,163 @@
-//! Tests of `push.sh` with fake Helm and Flux programs that only record their arguments.
+//! Tests of the artifacts of a bundle for Flux, and of unpacking a bundle from its artifact.
 
-use std::fs;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
-use bundle::write;
+use bundle::package::{PackedBundle, UnpackedFile, pack, unpack};
+use bundle::{BundleError, write};
+use deployer::flux::{CHARTS, chart_tag};
 use tempfile::TempDir;
 
+use super::URLS;
 use crate::render::library;
 
-/// `helm show` finds the charts in `there`; `helm package` records its arguments.
-const HELM: &str = r#"#!/bin/sh
-here=$(dirname "$0")
-printf 'helm' >> "$here/calls"
-for word in "$@"; do printf ' <%s>' "$word" >> "$here/calls"; done
-printf '\n' >> "$here/calls"
-case $1 in
-  show) grep -qxF "$3" "$here/there" ;;
-  package) (cd "$2" && find . -maxdepth 1 -type f | sort | sed 's/^/  packed /') >> "$here/calls" ;;
-  push) ! grep -qx push "$here/failing" ;;
-esac
-"#;
-const FLUX: &str = r#"#!/bin/sh
-here=$(dirname "$0")
-printf 'flux' >> "$here/calls"
-for word in "$@"; do printf ' <%s>' "$word" >> "$here/calls"; done
-printf '\n' >> "$here/calls"
-[ "$1" != push ] || (cd "$5" && find . -name kustomization.yaml | sed 's/^/  pushed /') >> "$here/calls"
-"#;
+const RECIPE: &str = "eks-gb200-training";
+/// The bundle's directory in the artifact.
+const ROOT: &str = "bundles/eks-gb200-training/flux";
 
-struct Scene {
-    directory: TempDir,
-    bundle: PathBuf,
+/// Writes the bundle for a source of one of [`URLS`] into its own directory.
+fn written(url: &str) -> (TempDir, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let output = directory.path().join("out");
+    write(&library::bundle_from(RECIPE, "flux".parse().unwrap(), url), &output, false).unwrap();
+    (directory, output)
 }
 
-impl Scene {
-    fn new() -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let bundle = directory.path().join("it's a/bundle");
-        write(
-            &library::bundle_from("eks-gb200-training", "flux".parse().unwrap(), super::URLS[1]),
-            &bundle,
-            false,
-        )
-        .unwrap();
-        let scene = Self { directory, bundle };
-        for (name, text) in
-            [("helm", HELM), ("flux", FLUX), ("calls", ""), ("there", ""), ("failing", "")]
-        {
-            fs::write(scene.path(name), text).unwrap();
-            fs::set_permissions(scene.path(name), fs::Permissions::from_mode(0o755)).unwrap();
-        }
-        fs::create_dir(scene.path("tmp")).unwrap();
-        scene
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    fn run(&self, arguments: &[&str]) -> Output {
-        self.run_script(&self.bundle.join("push.sh"), arguments)
-    }
-
-    fn run_script(&self, script: &Path, arguments: &[&str]) -> Output {
-        let mut command = Command::new("sh");
-        command.arg(script).args(arguments).current_dir("/");
-        command
-            .env("HELM", self.path("helm"))
-            .env("FLUX", self.path("flux"))
-            .env("TMPDIR", self.path("tmp"));
-        command.output().unwrap()
-    }
-
-    /// Returns the recorded calls, with a placeholder for the script's temporary directory, which
-    /// must be removed.
-    fn calls(&self) -> String {
-        assert_eq!(fs::read_dir(self.path("tmp")).unwrap().count(), 0, "nothing is left over");
-        let calls = fs::read_to_string(self.path("calls")).unwrap();
-        let prefix = format!("{}/", self.path("tmp").display());
-        let mut text = String::new();
-        for (index, part) in calls.split(&prefix).enumerate() {
-            let rest = if index == 0 {
-                part
-            } else {
-                part.trim_start_matches(|character: char| {
-                    character.is_ascii_alphanumeric() || character == '.'
-                })
-            };
-            text.extend([if index == 0 { "" } else { "STAGE" }, rest]);
-        }
-        text
-    }
+fn packed(url: &str) -> PackedBundle {
+    let (_directory, output) = written(url);
+    pack(&output).unwrap()
 }
 
-#[test]
-fn push_through_link_sends_its_own_bundle() {
-    let scene = Scene::new();
-    assert!(scene.run(&[]).status.success());
-    let direct = scene.calls();
-    fs::write(scene.path("calls"), "").unwrap();
-    symlink(scene.bundle.join("push.sh"), scene.path("link")).unwrap();
-    let output = scene.run_script(&scene.path("link"), &[]);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(scene.calls(), direct);
-}
-
-#[test]
-fn push_sends_each_chart_once_before_bundle() {
-    let scene = Scene::new();
-    let output = scene.run(&[]);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    // The hook chart has its own version, and a digest that every edit there changes.
-    let mut settings = insta::Settings::clone_current();
-    settings.add_filter(r"0\.1\.0\+d[0-9a-f]{12}", "[version of charts/gpu-rollout]");
-    settings.bind(|| insta::assert_snapshot!(scene.calls(), @r#"
-    helm <version>
-    flux <--version>
-    helm <show> <chart> <oci://registry.example.com/gpu/charts/gpu-rollout-namespaces> <--version> <1.0.0+d4273ea3388cc>
-    helm <package> <STAGE/gpu-rollout-namespaces> <--destination> <STAGE>
-      packed ./Chart.yaml
-    helm <push> <STAGE/gpu-rollout-namespaces-1.0.0+d4273ea3388cc.tgz> <oci://registry.example.com/gpu/charts>
-    helm <show> <chart> <oci://registry.example.com/gpu/charts/gpu-operator-crds> <--version> <26.7.0+d9cd78a1bd1e3>
-    helm <package> <STAGE/gpu-operator-crds> <--destination> <STAGE>
-      packed ./Chart.yaml
-    helm <push> <STAGE/gpu-operator-crds-26.7.0+d9cd78a1bd1e3.tgz> <oci://registry.example.com/gpu/charts>
-    helm <show> <chart> <oci://registry.example.com/gpu/charts/gpu-rollout> <--version> <[version of charts/gpu-rollout]>
-    helm <package> <STAGE/gpu-rollout> <--destination> <STAGE>
-      packed ./.helmignore
-      packed ./Chart.yaml
-      packed ./README.md
-      packed ./values.schema.json
-      packed ./values.yaml
-    helm <push> <STAGE/gpu-rollout-[version of charts/gpu-rollout].tgz> <oci://registry.example.com/gpu/charts>
-    helm <show> <chart> <oci://registry.example.com/gpu/charts/nvidia-dra-driver-gpu-crds> <--version> <25.12.0+d742923e1a5d6>
-    helm <package> <STAGE/nvidia-dra-driver-gpu-crds> <--destination> <STAGE>
-      packed ./Chart.yaml
-    helm <push> <STAGE/nvidia-dra-driver-gpu-crds-25.12.0+d742923e1a5d6.tgz> <oci://registry.example.com/gpu/charts>
-    flux <push> <artifact> <oci://registry.example.com/gpu:main> <--path> <STAGE/bundle> <--source> <gpu-rollout> <--revision> <main> <--reproducible>
-      pushed ./bundles/eks-gb200-training/flux/kustomization.yaml
-    "#));
-}
-
-#[test]
-fn push_leaves_an_existing_chart_alone() {
-    let scene = Scene::new();
-    fs::write(scene.path("there"), "oci://registry.example.com/gpu/charts/gpu-rollout\n").unwrap();
-    let output = scene.run(&["--plain-http", "--tag=v1"]);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let calls = scene.calls();
-    assert!(
-        !calls.contains("gpu-rollout-0.1.0")
-            && calls.contains("<--plain-http>")
-            && calls.contains("<--insecure-registry>"),
-        "{calls}"
-    );
-    assert!(calls.contains("<oci://registry.example.com/gpu:v1>"), "{calls}");
-}
-
-#[test]
-fn push_failure_stops_before_the_bundle() {
-    let scene = Scene::new();
-    fs::write(scene.path("failing"), "push\n").unwrap();
-    let output = scene.run(&[]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(
-        String::from_utf8(output.stderr)
-            .unwrap()
-            .starts_with("error: cannot push chart gpu-rollout-namespaces\nhint: ")
-    );
-    assert!(!scene.calls().contains("artifact"));
-    for arguments in [&["--tag"][..], &["--tga", "x"], &["x"], &["--tag="]] {
-        assert_eq!(scene.run(arguments).status.code(), Some(2), "{arguments:?}");
-    }
-}
-
-#[test]
-fn the_script_is_clean_for_shellcheck() {
-    let scene = Scene::new();
-    // Not every machine has it; the lint step of the continuous integration does.
-    let Ok(output) = Command::new("shellcheck")
-        .args(["--shell=sh", "push.sh"])
-        .current_dir(&scene.bundle)
-        .output()
-    else {
-        return;
+/// Converts the files of a packed bundle into those of an artifact.
+fn pulled(packed: PackedBundle) -> Vec<UnpackedFile> {
+    let file = |file: deployer::BundleFile| UnpackedFile {
+        path: file.path,
+        content: file.content.to_vec(),
+        executable: file.executable,
     };
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    packed.files.into_iter().map(file).collect()
+}
+
+#[test]
+fn each_chart_is_pushed_once_without_settings() {
+    let packed = packed(URLS[1]);
+    let names: Vec<&str> = packed.charts.iter().map(|chart| chart.name.as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "gpu-rollout-namespaces",
+            "gpu-operator-crds",
+            "gpu-rollout",
+            "nvidia-dra-driver-gpu-crds"
+        ]
+    );
+    for chart in &packed.charts {
+        let root = format!("{}/", chart.name);
+        let files: Vec<&str> =
+            chart.files.iter().filter_map(|file| file.path.strip_prefix(&root)).collect();
+        assert_eq!(files.len(), chart.files.len(), "{}", chart.name);
+        assert!(files.contains(&"Chart.yaml") && !files.contains(&"rollout.yaml"), "{files:?}");
+        let metadata: serde_json::Value = serde_json::from_slice(&chart.metadata).unwrap();
+        assert_eq!(metadata["version"], chart.version.as_str());
+    }
+}
+
+/// Otherwise Flux would wait for a chart that does not exist.
+#[test]
+fn sources_name_exactly_the_pushed_charts() {
+    let packed = packed(URLS[1]);
+    let mut pushed: Vec<(String, String)> = packed
+        .charts
+        .iter()
+        .map(|chart| (format!("{}/{CHARTS}/{}", URLS[1], chart.name), chart_tag(&chart.version)))
+        .collect();
+    let sources =
+        packed.files.iter().filter(|file| file.path.starts_with(&format!("{ROOT}/sources/")));
+    let mut named: Vec<(String, String)> = sources
+        .filter_map(|file| {
+            let object: serde_json::Value = yaml::from_str(file.content.as_str()).unwrap();
+            let url = object["spec"]["url"].as_str()?.to_owned();
+            let tag = object["spec"]["ref"]["tag"].as_str()?.to_owned();
+            url.starts_with(URLS[1]).then_some((url, tag))
+        })
+        .collect();
+    pushed.sort();
+    named.sort();
+    named.dedup();
+    assert_eq!(pushed, named);
+}
+
+#[test]
+fn bundle_from_git_has_neither_charts_nor_path() {
+    let packed = packed(URLS[0]);
+    assert!(packed.charts.is_empty() && packed.registry.is_none());
+    assert!(packed.files.iter().any(|file| file.path == "kustomization.yaml"));
+}
+
+#[test]
+fn unpacked_bundle_is_the_one_that_was_packed() {
+    for url in URLS {
+        let expected = library::bundle_from(RECIPE, "flux".parse().unwrap(), url);
+        let unpacked = unpack(Path::new("oci://a/b:v1"), pulled(packed(url))).unwrap();
+        assert_eq!(unpacked.tree, expected, "{url}");
+        assert_eq!(
+            (unpacked.identity.recipe.as_str(), unpacked.identity.deployer.as_str()),
+            (RECIPE, "flux")
+        );
+    }
+}
+
+#[test]
+fn edits_are_packed_and_unpacked() {
+    let (directory, output) = written(URLS[1]);
+    let (values, notes) = (output.join("004-gpu-operator/values.yaml"), output.join("notes.md"));
+    std::fs::write(&values, "edited: true\n").unwrap();
+    std::fs::write(&notes, "mine\n").unwrap();
+    let unpacked = unpack(Path::new("oci://a/b:v1"), pulled(pack(&output).unwrap())).unwrap();
+    let copy = directory.path().join("copy");
+    write(&unpacked.tree, &copy, false).unwrap();
+    assert_eq!(bundle::verify(&copy).unwrap(), bundle::verify(&output).unwrap());
+    std::fs::write(&notes, b"\xff").unwrap();
+    assert!(matches!(pack(&output), Err(BundleError::File { .. })));
+    std::fs::remove_file(&notes).unwrap();
+    std::os::unix::fs::symlink(&values, &notes).unwrap();
+    assert!(matches!(pack(&output), Err(BundleError::File { .. })));
+}
+
+#[test]
+fn hostile_artifact_is_refused() {
+    let place = Path::new("oci://a/b:v1");
+    let file = |path: &str, content: Vec<u8>| UnpackedFile {
+        path: path.to_owned(),
+        content,
+        executable: false,
+    };
+    let found = |more: Vec<UnpackedFile>, missing: &str| {
+        let mut files = pulled(packed(URLS[1]));
+        files.retain(|file| !file.path.ends_with(missing));
+        files.extend(more);
+        unpack(place, files).unwrap_err().to_string()
+    };
+    let nothing = "/no such file";
+    insta::assert_snapshot!(
+        [
+            found(vec![], "/bundle-info.yaml"),
+            found(vec![], "/checksums.txt"),
+            found(vec![file("outside", vec![])], nothing),
+            found(vec![file(&format!("{ROOT}/a"), vec![0xff])], nothing),
+            found(vec![file(&format!("{ROOT}/a"), vec![b'a'; (8 << 20) + 1])], nothing),
+            found(vec![file(&format!("{ROOT}/{}a", "a/".repeat(32)), vec![])], nothing)
+                .replace(&"a/".repeat(32), "…/"),
+            found(vec![file(&format!("{ROOT}/bundle-info.yaml"), b"kind: Other\n".to_vec())], "/bundle-info.yaml"),
+        ]
+        .join("\n"),
+        @r"
+    `oci://a/b:v1` is not a bundle: it has no `bundle-info.yaml`
+    the bundle `oci://a/b:v1` is incomplete: `checksums.txt` is missing
+    `oci://a/b:v1/outside` is not a valid file of a bundle: it is not in the directory of the bundle
+    `oci://a/b:v1/bundles/eks-gb200-training/flux/a` is not a valid file of a bundle: not a text file
+    `oci://a/b:v1/bundles/eks-gb200-training/flux/a` is not a valid file of a bundle: larger than any file of a bundle
+    `oci://a/b:v1/bundles/eks-gb200-training/flux/…/a` is not a valid file of a bundle: its directories are more than 32 deep
+    `oci://a/b:v1/bundles/eks-gb200-training/flux/bundle-info.yaml` is not a valid file of a bundle: it names no recipe and deployer
+    "
+    );
 }

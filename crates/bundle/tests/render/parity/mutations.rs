@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use deployer::Deployer;
+use bundle::BundleTree;
 use parity::{BundleFacts, ParityReport, ReadbackError, TextFiles, compare, read_facts};
 
-use super::{bundle, files, lines};
+use super::{REGISTRY, bundle, bundle_from, files, lines};
 
 mod charts;
 mod deploy_script;
@@ -26,7 +26,7 @@ const READ: [&str; 6] = [
 ];
 
 /// A bundle's texts.
-fn texts(deployer: Deployer) -> BTreeMap<String, String> {
+fn texts(tree: &BundleTree) -> BTreeMap<String, String> {
     let short = |(path, text): (&str, &str)| {
         let is_read =
             !is_numbered(path) || READ.iter().any(|name| path.ends_with(&format!("/{name}")));
@@ -41,7 +41,7 @@ fn texts(deployer: Deployer) -> BTreeMap<String, String> {
         };
         (path.to_owned(), text.to_owned())
     };
-    files(&bundle(RECIPE, deployer)).iter().map(short).collect()
+    files(tree).iter().map(short).collect()
 }
 
 fn is_numbered(path: &str) -> bool {
@@ -106,7 +106,17 @@ impl Scene {
 
     /// Only these deployers, because charts are read in the same way for all of them.
     fn of(names: &[&str]) -> Self {
-        let texts: Vec<_> = names.iter().map(|name| texts(name.parse().unwrap())).collect();
+        Self::from_trees(names.iter().map(|name| bundle(RECIPE, name.parse().unwrap())))
+    }
+
+    /// One deployer that reads its bundle from a registry, and Helm.
+    fn with_registry(name: &str) -> Self {
+        let pushed = bundle_from(RECIPE, name.parse().unwrap(), REGISTRY);
+        Self::from_trees([bundle(RECIPE, "helm".parse().unwrap()), pushed])
+    }
+
+    fn from_trees(trees: impl IntoIterator<Item = BundleTree>) -> Self {
+        let texts: Vec<_> = trees.into_iter().map(|tree| texts(&tree)).collect();
         let facts = texts
             .iter()
             .map(|texts| read_facts(&texts.clone().into_iter().collect()).unwrap())

@@ -2,19 +2,23 @@
 
 use std::fs;
 
-use bundle::{BundleFinding, verify, write};
+use bundle::{BundleFinding, BundleTree, verify, write};
 use deployer::names;
 
-use super::bundle;
+use super::{REGISTRY, bundle, bundle_from};
 
 /// The broken promises of a bundle of `deployer` in whose files each `from` has become `to`.
 fn broken(deployer: &str, edits: &[(&str, &str, &str)]) -> Vec<String> {
+    broken_in(&bundle("eks-gb200-training", deployer.parse().unwrap()), edits)
+}
+
+fn broken_in(tree: &BundleTree, edits: &[(&str, &str, &str)]) -> Vec<String> {
     let directory = tempfile::tempdir().unwrap();
     let output = directory.path().join("out");
-    write(&bundle("eks-gb200-training", deployer.parse().unwrap()), &output, false).unwrap();
+    write(tree, &output, false).unwrap();
     for (path, from, to) in edits {
         let text = fs::read_to_string(output.join(path)).unwrap();
-        assert!(text.contains(from), "{deployer}: {path}: {from}");
+        assert!(text.contains(from), "{path}: {from}");
         fs::write(output.join(path), text.replace(from, to)).unwrap();
     }
     let findings = verify(&output).unwrap();
@@ -114,6 +118,25 @@ fn unshared_values_are_found_for_every_deployer() {
             "{deployer}: {found:?}"
         );
     }
+}
+
+/// In a registry, the Application contains a copy of the values, and the hook reads the file.
+#[test]
+fn copy_of_values_that_differs_is_found() {
+    let tree = bundle_from("eks-gb200-training", "argocd".parse().unwrap(), REGISTRY);
+    assert_eq!(broken_in(&tree, &[]), [""; 0]);
+    let edit = |path| (path, "maxUnavailable: 25%", "maxUnavailable: 50%");
+    let (file, copy) = ("004-gpu-operator/values.yaml", "apps/004-gpu-operator.yaml");
+    for path in [file, copy] {
+        assert_eq!(
+            broken_in(&tree, &[edit(path)]),
+            [format!(
+                "broken: {copy}: gpu-operator is deployed with other values than those in `{file}`: change the recipe and render again with --force"
+            )],
+            "{path}"
+        );
+    }
+    assert_eq!(broken_in(&tree, &[edit(file), edit(copy)]), [""; 0]);
 }
 
 #[test]

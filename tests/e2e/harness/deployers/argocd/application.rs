@@ -23,8 +23,9 @@ pub(super) struct Application {
     pub(super) refreshing: bool,
     /// Whether its objects are those of a hook.
     is_hook: bool,
-    /// Whether its source is a Git repository of its own, which no commit of the bundle changes.
-    is_kustomization: bool,
+    /// Whether its source is not that of the bundle: a Git repository of its own, or only the
+    /// vendor's chart, with the values in the Application. No commit of the bundle changes it.
+    is_elsewhere: bool,
     data: Value,
 }
 
@@ -38,7 +39,8 @@ impl From<&DynamicObject> for Application {
             name: object.name_any(),
             refreshing,
             is_hook: is_kind("hook"),
-            is_kustomization: is_kind("kustomization"),
+            is_elsewhere: is_kind("kustomization")
+                || object.data["spec"]["source"]["chart"].is_string(),
             data: object.data.clone(),
         }
     }
@@ -56,7 +58,7 @@ impl Application {
         // An Application with `sources` may also have an empty `source`.
         let sources = if spec["sources"].is_null() { "source" } else { "sources" };
         !self.refreshing
-            && (self.is_kustomization || is_of(sync, commit))
+            && (self.is_elsewhere || is_of(sync, commit))
             && compared[sources] == spec[sources]
             && sync["status"] == "Synced"
             && self.data["operation"].is_null()

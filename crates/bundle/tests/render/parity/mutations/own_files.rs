@@ -1,9 +1,9 @@
 //! Mutations of the files that a deployer itself reads.
 
-use parity::{ReadbackError, TextFiles, read_facts};
+use parity::{ParityReport, ReadbackError, TextFiles, read_facts};
 
 use super::meaningless::is_meaningless;
-use super::{Scene, changed_value, is_numbered, lines, names};
+use super::{Mutation, Scene, changed_value, is_numbered, lines, names};
 
 /// Whether a file is one that the deployer itself reads: not of a chart, not for people, not for
 /// this program.
@@ -24,32 +24,66 @@ fn is_own(path: &str) -> bool {
 fn every_changed_deployer_value_is_named() {
     Scene::new().check(
         |file, line| is_own(file).then(|| changed_value(line).map(Some)).flatten(),
-        |deployer, mutation, parity| match parity {
-            // What cannot be read any more, or is not found, stops everything: the message names
-            // the file.
+        is_named,
+    );
+}
+
+/// With a registry, the Application of a vendor's chart contains its values.
+#[test]
+fn every_changed_value_in_application_is_named() {
+    let scene = Scene::with_registry("argocd");
+    let is_vendors = |file: &str| file == "apps/004-gpu-operator.yaml";
+    scene.check(
+        |file, line| is_vendors(file).then(|| changed_value(line).map(Some)).flatten(),
+        is_named,
+    );
+    // The start of the values, and each line of them. Lines about retries and about the manager of
+    // ignored fields have the same depth.
+    let others = ["duration:", "factor:", "maxDuration:", "- \"gpu-rollout\""];
+    let is_value = |line: &str| {
+        line == "      values: |"
+            || line
+                .strip_prefix("        ")
+                .is_some_and(|value| !others.iter().any(|other| value.starts_with(other)))
+    };
+    scene.check(
+        |file, line| (is_vendors(file) && is_value(line)).then_some(None),
+        |_, mutation, parity| match parity {
             Err(ReadbackError::Unreadable { path, .. }) => *path == mutation.file,
-            Err(ReadbackError::Missing(path)) => {
-                mutation.to.as_ref().is_some_and(|line| line.contains(path))
-            }
-            Err(ReadbackError::NoDeployer | ReadbackError::SeveralDeployers(_)) => false,
-            Ok(found) if found.equal => is_meaningless(
-                deployer,
-                &mutation.file,
-                mutation.before.trim(),
-                mutation.from.trim(),
-            ),
-            // A release in another wave, or of another bundle, is in the wrong place for those that
-            // need it.
-            Ok(_)
-                if ["sync-wave", "gpu-rollout.dev/bundle"]
-                    .iter()
-                    .any(|key| mutation.from.contains(key)) =>
-            {
-                names(parity, None, &["unmetNeeds"])
-            }
-            Ok(_) => names(parity, mutation.release(), &[]),
+            Err(_) => false,
+            Ok(_) => names(parity, mutation.release(), &["values."]),
         },
     );
+}
+
+/// Whether parity names a changed line of a deployer's own file, or may ignore it.
+fn is_named(
+    deployer: &str,
+    mutation: &Mutation,
+    parity: &Result<ParityReport, ReadbackError>,
+) -> bool {
+    match parity {
+        // What cannot be read any more, or is not found, stops everything: the message names the
+        // file.
+        Err(ReadbackError::Unreadable { path, .. }) => *path == mutation.file,
+        Err(ReadbackError::Missing(path)) => {
+            mutation.to.as_ref().is_some_and(|line| line.contains(path))
+        }
+        Err(ReadbackError::NoDeployer | ReadbackError::SeveralDeployers(_)) => false,
+        Ok(found) if found.equal => {
+            is_meaningless(deployer, &mutation.file, mutation.before.trim(), mutation.from.trim())
+        }
+        // A release in another wave, or of another bundle, is in the wrong place for those that need
+        // it.
+        Ok(_)
+            if ["sync-wave", "gpu-rollout.dev/bundle"]
+                .iter()
+                .any(|key| mutation.from.contains(key)) =>
+        {
+            names(parity, None, &["unmetNeeds"])
+        }
+        Ok(_) => names(parity, mutation.release(), &[]),
+    }
 }
 
 /// A release that needs one less: named, unless it needs it by way of another one anyway.

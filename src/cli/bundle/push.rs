@@ -1,0 +1,206 @@
+//! `gpu-rollout bundle push`.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::registry_access::{RegistryOptions, TransferFailure, run};
+use crate::cli::format::OutputFormat;
+use crate::printer::Printer;
+use archive::{ArchiveFile, ArchiveFiles};
+use bundle::package::{PackedBundle, PackedChart, pack};
+use bundle::{BundleError, BundleFinding, verify};
+use contract::count::with_noun;
+use contract::exit::ExitCode;
+use deployer::BundleFile;
+use deployer::flux::{CHARTS, chart_tag};
+use registry::RegistryClient;
+use registry::artifact::Artifact;
+use registry::reference::{
+    ArtifactReference, ArtifactRepository, ArtifactVersion, RegistryAddress,
+};
+
+/// Arguments of `gpu-rollout bundle push`.
+#[derive(Debug, clap::Args)]
+pub struct PushArguments {
+    /// Directory of the bundle
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    /// Repository of the registry, and the tag of the bundle [default of TAG: --revision of `bundle
+    /// render`, if the bundle was rendered with --repo oci://…]
+    #[arg(value_name = "oci://HOST/REPOSITORY[:TAG]")]
+    address: RegistryAddress,
+    /// Output format: one artifact with its digest per line, or one JSON document
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
+    output: OutputFormat,
+    #[command(flatten)]
+    registry: RegistryOptions,
+}
+
+/// What is in the registry after a push.
+#[derive(Serialize)]
+struct PushSummary {
+    charts: Vec<PushedArtifact>,
+    bundle: PushedArtifact,
+}
+
+#[derive(Serialize)]
+struct PushedArtifact {
+    /// Repository and digest.
+    reference: String,
+    tag: String,
+    /// `false`: the registry had it already.
+    pushed: bool,
+}
+
+impl PushedArtifact {
+    fn new(repository: &ArtifactRepository, tag: String, digest: &str, pushed: bool) -> Self {
+        Self { reference: format!("{repository}@{digest}"), tag, pushed }
+    }
+
+    /// Prints the artifact for a pipe.
+    fn print(&self, output: OutputFormat, printer: &mut Printer) {
+        match output {
+            OutputFormat::Text => printer.data(&format!("{}\n", self.reference)),
+            OutputFormat::Json => {}
+        }
+    }
+}
+
+impl PushArguments {
+    /// Runs the command. Prints each artifact with its digest to standard output, the bundle last.
+    pub fn run(self, printer: &mut Printer) -> ExitCode {
+        run(printer, async |printer| self.push(printer).await)
+    }
+
+    async fn push(self, printer: &mut Printer) -> Result<ExitCode, TransferFailure> {
+        let Self { directory, address, output, registry } = self;
+        check(&directory, printer)?;
+        let bundle = pack(&directory).map_err(|error| not_a_bundle(&error))?;
+        let (repository, tag) = target(address, &bundle)?;
+        let reference = repository.with_tag(&tag)?;
+        if let Some(note) = other_source_note(&bundle, &reference) {
+            printer.note(&note);
+        }
+        let PackedBundle { info, revision, files, charts, .. } = bundle;
+        let artifact = Artifact::bundle(&info.recipe.name, &revision, &archive(files))
+            .map_err(|error| unpackable(&error))?;
+        let client = registry.client(&repository)?;
+        let mut pushed = Vec::new();
+        for chart in charts {
+            let chart = push_chart(&client, &repository, chart, printer).await?;
+            chart.print(output, printer);
+            pushed.push(chart);
+        }
+        printer.note(&format!("pushing `{}` as {reference}", directory.display()));
+        client.push(&reference, &artifact).await?;
+        let bundle = PushedArtifact::new(&repository, tag, &artifact.digest, true);
+        bundle.print(output, printer);
+        Ok(match output {
+            OutputFormat::Text => ExitCode::Success,
+            OutputFormat::Json => printer.json(&PushSummary { charts: pushed, bundle }),
+        })
+    }
+}
+
+/// Verifies the bundle. Edits that break nothing are only reported: they are deployed too.
+fn check(directory: &Path, printer: &mut Printer) -> Result<(), TransferFailure> {
+    let findings = verify(directory).map_err(|error| not_a_bundle(&error))?;
+    let is_broken = |finding: &BundleFinding| matches!(finding, BundleFinding::Promise { .. });
+    let (broken, edits): (Vec<_>, Vec<_>) = findings.into_iter().partition(is_broken);
+    if !broken.is_empty() {
+        let lines: Vec<String> = broken.iter().map(ToString::to_string).collect();
+        return Err(TransferFailure::input(
+            format!(
+                "the parts of `{}` are not consistent:\n  {}",
+                directory.display(),
+                lines.join("\n  ")
+            ),
+            Some("change the recipe and render again with --force"),
+        ));
+    }
+    if !edits.is_empty() {
+        printer.note(&format!(
+            "note: the bundle has {} after rendering, which are pushed too; `gpu-rollout bundle verify` lists them",
+            with_noun(edits.len(), "edit")
+        ));
+    }
+    Ok(())
+}
+
+/// Returns the repository and the tag that the bundle gets.
+fn target(
+    address: RegistryAddress,
+    bundle: &PackedBundle,
+) -> Result<(ArtifactRepository, String), TransferFailure> {
+    let rendered = bundle.registry.as_ref().map(|source| source.revision.clone());
+    let tag = match address.version {
+        Some(ArtifactVersion::Tag(tag)) => tag,
+        Some(ArtifactVersion::Digest(_)) => {
+            return Err(TransferFailure::usage(
+                "the digest of a bundle follows from its content, and cannot be chosen",
+                "replace it with a tag: oci://HOST/REPOSITORY:TAG",
+            ));
+        }
+        // A digest is not a tag: the bundle is then deployed by its digest.
+        None => rendered.filter(|revision| !revision.contains(':')).ok_or_else(|| {
+            TransferFailure::usage(
+                "the address has no tag, and the bundle does not name one",
+                "add a tag: oci://HOST/REPOSITORY:TAG",
+            )
+        })?,
+    };
+    Ok((address.repository, tag))
+}
+
+/// Returns a note if the deployer reads the bundle from elsewhere.
+fn other_source_note(bundle: &PackedBundle, reference: &ArtifactReference) -> Option<String> {
+    let source = bundle.registry.as_ref()?;
+    let rendered = format!("{}:{}", source.url, source.revision);
+    (rendered != format!("oci://{reference}")).then(|| {
+        format!(
+            "note: {} reads this bundle from {}, revision {}",
+            bundle.info.deployer, source.url, source.revision
+        )
+    })
+}
+
+/// Pushes a chart, unless the registry has it: its version identifies its content.
+async fn push_chart(
+    client: &RegistryClient,
+    repository: &ArtifactRepository,
+    chart: PackedChart,
+    printer: &mut Printer,
+) -> Result<PushedArtifact, TransferFailure> {
+    let PackedChart { name, version, metadata, files } = chart;
+    let repository = repository.below(&format!("{CHARTS}/{name}"))?;
+    let tag = chart_tag(&version);
+    let reference = repository.with_tag(&tag)?;
+    if let Some(digest) = client.digest(&reference).await? {
+        printer.note(&format!("skipping chart {name} {version}: already pushed"));
+        return Ok(PushedArtifact::new(&repository, tag, &digest, false));
+    }
+    printer.note(&format!("pushing chart {name} {version}"));
+    let artifact = Artifact::chart(&name, &version, metadata, &archive(files))
+        .map_err(|error| unpackable(&error))?;
+    client.push(&reference, &artifact).await?;
+    Ok(PushedArtifact::new(&repository, tag, &artifact.digest, true))
+}
+
+/// Converts files for an archive.
+fn archive(files: Vec<BundleFile>) -> ArchiveFiles {
+    let file = |BundleFile { path, content, executable }| {
+        (path, ArchiveFile { content: content.to_vec(), executable })
+    };
+    files.into_iter().map(file).collect()
+}
+
+fn not_a_bundle(error: &BundleError) -> TransferFailure {
+    let hint = "name a directory that `gpu-rollout bundle render` wrote";
+    TransferFailure::input(error.to_string(), Some(hint))
+}
+
+/// A path that cannot be in an archive, such as one in an edited `bundle-info.yaml`.
+fn unpackable(error: &std::io::Error) -> TransferFailure {
+    TransferFailure::input(format!("cannot pack the bundle: {error}"), None)
+}

@@ -1,0 +1,34 @@
+//! What users get from a registry: the hook's image and chart, bundles, and signatures of all of
+//! them. The registry, its clients and the deployers are the real programs.
+
+mod air_gap;
+mod build;
+mod flux;
+mod hook_chart;
+mod pushed;
+mod signatures;
+
+use std::path::Path;
+
+use anyhow::Result;
+use tokio::process::Command;
+
+use crate::harness::rendered::said;
+use crate::harness::repository::gpu_rollout;
+use crate::harness::run_directory::RunDirectory;
+
+/// Runs a story that needs no cluster, in a directory of its own.
+async fn without_cluster(name: &str, story: impl AsyncFnOnce(&Path) -> Result<()>) -> Result<()> {
+    let mut directory = RunDirectory::create(name)?;
+    Box::pin(story(directory.path())).await?;
+    directory.succeeded();
+    Ok(())
+}
+
+/// Renders a recipe of the library. `options`: those of `bundle render`, such as `--repo`.
+async fn render(deployer: &str, bundle: &Path, options: &[&str]) -> Result<()> {
+    let mut command = Command::new(gpu_rollout()?);
+    command.args(["bundle", "render", "--recipe", "base", "--deployer", deployer, "--output"]);
+    said(command.arg(bundle).args(options)).await?;
+    Ok(())
+}
