@@ -42,6 +42,7 @@ pub mod range;
 pub mod recipe;
 pub mod report;
 mod runs;
+mod runtime;
 pub mod simulate;
 pub mod status;
 pub mod support_bundle;

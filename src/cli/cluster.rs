@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use clap::Args;
 
+use super::runtime;
 use crate::printer::Printer;
 use contract::duration::Duration;
 use contract::exit::ExitCode;
@@ -89,14 +90,7 @@ fn run_with_address(
     printer: &mut Printer,
     command: impl AsyncFnOnce(ClusterSession, &str, &mut Printer) -> Result<ExitCode, CommandError>,
 ) -> ExitCode {
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            printer.error(&format!("cannot start: {error}"), None);
-            return ExitCode::Internal;
-        }
-    };
-    runtime.block_on(async {
+    runtime::run(printer, async |printer| {
         let place = ClusterLocation {
             kubeconfig: options.kubeconfig.clone(),
             context: options.context.clone(),

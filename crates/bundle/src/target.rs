@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::directory::read_info;
 use super::error::BundleError;
 use super::info::MARK;
-use super::verify::{BundleFinding, verify};
+use super::verify::verify;
 use super::write::WriteError;
 
 /// The output directory, locked against other writers until this is dropped.
@@ -175,7 +175,7 @@ fn examine(directory: &Path, force: bool) -> Result<Option<String>, WriteError> 
         let edits: Vec<String> = match verify(directory) {
             Ok(findings) => findings
                 .iter()
-                .filter(|finding| !matches!(finding, BundleFinding::Promise { .. }))
+                .filter(|finding| !finding.is_broken())
                 .map(ToString::to_string)
                 .collect(),
             Err(error @ (BundleError::Incomplete { .. } | BundleError::OtherFormat { .. })) => {

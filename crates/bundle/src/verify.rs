@@ -32,6 +32,12 @@ pub enum BundleFinding {
 }
 
 impl BundleFinding {
+    /// Returns whether the parts of the bundle are no longer consistent. Other edits can be
+    /// deployed.
+    pub fn is_broken(&self) -> bool {
+        matches!(self, Self::Promise { .. })
+    }
+
     /// Returns the file that the finding is about.
     pub fn path(&self) -> &str {
         match self {

@@ -106,8 +106,8 @@ impl PushArguments {
 /// Verifies the bundle. Edits that break nothing are only reported: they are deployed too.
 fn check(directory: &Path, printer: &mut Printer) -> Result<(), TransferFailure> {
     let findings = verify(directory).map_err(|error| not_a_bundle(&error))?;
-    let is_broken = |finding: &BundleFinding| matches!(finding, BundleFinding::Promise { .. });
-    let (broken, edits): (Vec<_>, Vec<_>) = findings.into_iter().partition(is_broken);
+    let (broken, edits): (Vec<_>, Vec<_>) =
+        findings.into_iter().partition(BundleFinding::is_broken);
     if !broken.is_empty() {
         let lines: Vec<String> = broken.iter().map(ToString::to_string).collect();
         return Err(TransferFailure::input(
@@ -133,7 +133,7 @@ fn target(
     address: RegistryAddress,
     bundle: &PackedBundle,
 ) -> Result<(ArtifactRepository, String), TransferFailure> {
-    let rendered = bundle.registry.as_ref().map(|source| source.revision.clone());
+    let rendered = bundle.registry.as_ref().filter(|source| !source.is_digest());
     let tag = match address.version {
         Some(ArtifactVersion::Tag(tag)) => tag,
         Some(ArtifactVersion::Digest(_)) => {
@@ -143,7 +143,7 @@ fn target(
             ));
         }
         // A digest is not a tag: the bundle is then deployed by its digest.
-        None => rendered.filter(|revision| !revision.contains(':')).ok_or_else(|| {
+        None => rendered.map(|source| source.revision.clone()).ok_or_else(|| {
             TransferFailure::usage(
                 "the address has no tag, and the bundle does not name one",
                 "add a tag: oci://HOST/REPOSITORY:TAG",
@@ -196,8 +196,7 @@ fn archive(files: Vec<BundleFile>) -> ArchiveFiles {
 }
 
 fn not_a_bundle(error: &BundleError) -> TransferFailure {
-    let hint = "name a directory that `gpu-rollout bundle render` wrote";
-    TransferFailure::input(error.to_string(), Some(hint))
+    TransferFailure::input(error.to_string(), Some(error.hint()))
 }
 
 /// A path that cannot be in an archive, such as one in an edited `bundle-info.yaml`.

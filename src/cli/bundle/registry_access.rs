@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::cli::runtime;
 use crate::printer::Printer;
 use contract::exit::ExitCode;
 use registry::reference::{AddressError, ArtifactRepository};
@@ -65,17 +66,12 @@ pub(super) fn run(
     printer: &mut Printer,
     transfer: impl AsyncFnOnce(&mut Printer) -> Result<ExitCode, TransferFailure>,
 ) -> ExitCode {
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            printer.error(&format!("cannot start: {error}"), None);
-            return ExitCode::Internal;
-        }
-    };
-    runtime.block_on(transfer(printer)).unwrap_or_else(|failure| {
-        let TransferFailure { message, hint, code } = failure;
-        printer.error(&message, hint.as_deref());
-        code
+    runtime::run(printer, async |printer| {
+        transfer(printer).await.unwrap_or_else(|failure| {
+            let TransferFailure { message, hint, code } = failure;
+            printer.error(&message, hint.as_deref());
+            code
+        })
     })
 }
 

@@ -138,8 +138,7 @@ fn print_text(
     for finding in findings {
         printer.data(&format!("{finding}\n"));
     }
-    let is_broken = |finding: &BundleFinding| matches!(finding, BundleFinding::Promise { .. });
-    if findings.iter().any(is_broken) {
+    if findings.iter().any(BundleFinding::is_broken) {
         printer.error(
             &format!("`{bundle}` was edited, and its parts are no longer consistent"),
             Some(

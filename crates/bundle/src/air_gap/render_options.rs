@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::info::BundleInfo;
+use deployer::verification::{SignerIdentity, SourceVerification};
 use recipe::model::{PodScheduling, RecipeToleration, TaintEffect, TolerationOperator};
 
 /// One option with its value.
@@ -20,6 +21,16 @@ pub(super) fn render_options(info: &BundleInfo) -> Vec<RenderOption> {
         options.push(("--repo", source.url.clone()));
         options.push(("--revision", source.revision.clone()));
         options.push(("--path", source.path.clone()));
+        match &source.verification {
+            None => {}
+            Some(SourceVerification::Secret(name)) => {
+                options.push(("--verify-secret", name.clone()));
+            }
+            Some(SourceVerification::Identities(signers)) => {
+                let signer = |one: &SignerIdentity| format!("{}={}", one.issuer, one.subject);
+                options.extend(signers.iter().map(|one| ("--verify-identity", signer(one))));
+            }
+        }
     }
     options.extend(info.hook_image.iter().map(|image| ("--hook-image", image.clone())));
     options.extend(info.registry_mirrors.iter().map(|one| ("--registry-mirror", one.clone())));
@@ -63,4 +74,33 @@ fn toleration_text(toleration: &RecipeToleration) -> String {
         ]);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression: the command of the archive rendered a bundle whose signatures Flux did not
+    /// verify any more.
+    #[test]
+    fn rendering_again_keeps_the_signers() {
+        let info = |verification: &str| {
+            let text = format!(
+                "apiVersion: x\nkind: BundleInfo\nrenderedBy: x\ndeployer: flux\nhookChart: x\n\
+                 recipe: {{name: x, sha256: x}}\nreleases: []\n\
+                 source: {{url: \"oci://a.example.com/b\", revision: v1, path: \"\", verification: {verification}}}\n"
+            );
+            let info: BundleInfo = yaml::from_str(&text).unwrap();
+            let options = render_options(&info);
+            let words = options.into_iter().map(|one| format!("{} {}", one.flag, one.value));
+            words.collect::<Vec<_>>().join(" ")
+        };
+        let source = "--repo oci://a.example.com/b --revision v1";
+        assert_eq!(info("{secret: cosign}"), format!("{source} --verify-secret cosign"));
+        let signers = "{identities: [{issuer: \"https://c\", subject: d}, {issuer: \"https://c\", subject: \"e*\"}]}";
+        assert_eq!(
+            info(signers),
+            format!("{source} --verify-identity https://c=d --verify-identity https://c=e*")
+        );
+    }
 }
