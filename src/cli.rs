@@ -200,10 +200,11 @@ enum CliCommand {
     ///
     /// Use it to stop every rollout, or to remove what a hook left behind. `abort` ends
     /// the hook Jobs first, and then removes what gpu-rollout has written to nodes, including holds
-    /// (skip labels that a hook or `pause` has set). Foreign cordons stay, and so do skip labels that
-    /// `gpu-rollout skip` has set. Users' pauses stay too, whether they come from `gpu-rollout pause` or
-    /// from the annotation `gpu-rollout.dev/pause`. In all modes but `drive`, a paused node keeps its
-    /// hold, or gets one, because NVIDIA's controller would upgrade the node otherwise.
+    /// (skip labels that a hook or `pause` has set), except those of paused nodes. Foreign cordons
+    /// stay, and so do skip labels that `gpu-rollout skip` has set. Users' pauses stay too, whether
+    /// they come from `gpu-rollout pause` or from the annotation `gpu-rollout.dev/pause`. In all modes
+    /// but `drive`, a paused node keeps its hold, or gets one, because NVIDIA's controller would
+    /// upgrade the node otherwise.
     ///
     /// Without --stay-paused, upgrades can go on: a deployer that retries starts the hook again,
     /// and in all modes but `drive`, NVIDIA's controller upgrades the nodes that still have an old
@@ -340,9 +341,8 @@ impl Cli {
         };
         if code.number() >= FIRST_OF_CLUSTER {
             printer.note(&format!(
-                "hint: exit code {}: run `gpu-rollout explain {}` for what to look at and what to do",
-                code.number(),
-                code.name()
+                "hint: exit code {code}: run `gpu-rollout explain {code}` for what to look at and what to do",
+                code = code.number()
             ));
         }
         code

@@ -99,7 +99,7 @@ Behind the air gap:
   tar xzf mine.tar.gz && cat README.md
   ./bundle/deploy.sh --charts charts")]
     Archive(archive::ArchiveArguments),
-    /// Push a bundle to a registry, for Flux or for `bundle pull`
+    /// Push a bundle to a registry, for Flux, Argo CD or `bundle pull`
     ///
     /// It first verifies the bundle, and refuses edits that break it. Other edits are pushed too,
     /// with a note. If the bundle was rendered for Flux with --repo oci://…, its own charts are
@@ -111,7 +111,8 @@ Behind the air gap:
     #[command(after_help = "Examples:
   gpu-rollout bundle push bundle oci://registry.example.com/gpu:v1
   gpu-rollout bundle push bundle oci://localhost:5000/gpu:v1 --plain-http
-  gpu-rollout bundle push bundle oci://registry.example.com/gpu:v1 | xargs -n 1 cosign sign --key cosign.key")]
+  gpu-rollout bundle push bundle oci://registry.example.com/gpu:v1 \\
+    | xargs -n 1 cosign sign --key cosign.key")]
     Push(push::PushArguments),
     /// Pull a bundle from a registry into a directory
     ///

@@ -100,9 +100,9 @@ enum RecipeCommand {
     /// Create a recipe that extends one from the program's library
     ///
     /// Use it to start your own recipe. The criteria (--service, --accelerator, --intent, --os) must
-    /// select exactly one recipe of the library. The new file has comments and passes
-    /// `recipe check`, unless the upgrade of as many nodes as `--gpu-nodes` says needs higher limits.
-    /// An existing file is never overwritten.
+    /// select exactly one recipe of the library. The new file has comments, and
+    /// passes `recipe check`, except if --gpu-nodes is so large that the limits of the recipe must be
+    /// raised first. An existing file is never overwritten.
     #[command(
         after_long_help = "Examples:\n  gpu-rollout recipe new mine.yaml --gpu-nodes 16 --accelerator gb200 --intent training\n  gpu-rollout recipe new mine.yaml --gpu-nodes 16 --extends base"
     )]

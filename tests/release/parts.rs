@@ -111,3 +111,30 @@ fn image_of_a_release_is_in_the_values_of_its_chart() {
     let changed = text.lines().zip(before.unwrap().1.lines()).filter(|(new, old)| new != old);
     assert_eq!(changed.count(), 2);
 }
+
+/// `docker buildx build` compiles the program from what `.dockerignore` leaves of the repository.
+#[test]
+#[ignore = "needs buildah: make e2e"]
+fn docker_build_gets_every_member_of_the_workspace() {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("Dockerfile");
+    fs::write(&file, "FROM scratch\nCOPY . /\n").unwrap();
+    let [storage, run, source] = ["storage", "run", "source"].map(|name| place.path().join(name));
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR"));
+    succeed(
+        Command::new("buildah")
+            .args(["--storage-driver", "vfs", "--root"])
+            .arg(storage)
+            .arg("--runroot")
+            .arg(run)
+            .args(["build", "--quiet", "--output"])
+            .arg(&source)
+            .arg("--file")
+            .args([&file, &repository.to_owned()]),
+    );
+    succeed(
+        Command::new("cargo")
+            .args(["metadata", "--offline", "--locked", "--no-deps", "--format-version=1"])
+            .current_dir(source),
+    );
+}

@@ -60,7 +60,7 @@ impl KeyError {
     pub fn hint(self) -> &'static str {
         match self {
             Self::NotPem | Self::Several => {
-                "name the file `cosign.pub` that `cosign generate-key-pair` writes"
+                "pass the public key that `cosign generate-key-pair` writes, by default to `cosign.pub`"
             }
             Self::Private => "name the public key (`cosign.pub`), and keep the private key secret",
             Self::Certificate => {

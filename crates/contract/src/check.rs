@@ -298,7 +298,7 @@ impl PreflightCheck {
                 "unmanaged-pods",
                 Blocks,
                 "Pods that must leave their node and would not start again: they have no controller, or their DaemonSet no longer exists. The policy does not allow their eviction (`force` is off).",
-                "if the pods may be lost, set the policy key that the finding names (podDeletion.force or drain.force) to true; otherwise, wait until the pods have ended, or delete them yourself and start them again after the rollout",
+                "if you can afford to lose the pods, set the policy key that the finding names (podDeletion.force or drain.force) to true; otherwise, wait until the pods have ended, or delete them yourself and start them again after the rollout",
             ),
             Self::UnevictableDeviceUsers => (
                 "unevictable-device-users",

@@ -2,6 +2,9 @@
 
 use super::grammar::{is_digest, is_image_name, is_tag};
 
+/// The longest path of a repository that registries accept.
+const LONGEST_REPOSITORY_PATH: usize = 255;
+
 /// Splits a reference into repository, tag and digest.
 pub fn split(text: &str) -> (&str, Option<&str>, Option<&str>) {
     let (name, digest) =
@@ -12,6 +15,17 @@ pub fn split(text: &str) -> (&str, Option<&str>, Option<&str>) {
         Some((_, tag)) => (&name[..name.len() - tag.len() - 1], Some(tag), digest),
         None => (name, None, digest),
     }
+}
+
+/// Returns whether a text is the path of a repository in a registry: `team/image`.
+pub fn is_repository_path(text: &str) -> bool {
+    let is_plain = |one: char| one.is_ascii_lowercase() || one.is_ascii_digit();
+    let is_part = |part: &str| {
+        part.starts_with(is_plain)
+            && part.ends_with(is_plain)
+            && part.chars().all(|one| is_plain(one) || "._-".contains(one))
+    };
+    text.len() <= LONGEST_REPOSITORY_PATH && text.split('/').all(is_part)
 }
 
 /// Returns whether the name of an image starts with a registry, by the rule with which container

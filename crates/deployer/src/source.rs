@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use super::template_language::is_line_character;
 use super::verification::SourceVerification;
 use contract::git_source;
-use contract::grammar::{is_address, is_digest, shown};
+use contract::grammar::{is_address, is_digest, is_tag, shown};
+use contract::image_reference::{self, is_repository_path};
 
 /// A repository, its revision, and the bundle's path in it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,6 +35,14 @@ pub enum BundleSourceError {
     /// An address in the short form of ssh, and the same address as a URL.
     #[error("`{0}` is the short form of ssh, not a URL")]
     Short(String, String),
+    /// The address of a registry with a tag or digest: the address, and the tag or digest.
+    #[error("the address contains the revision `{1}`")]
+    Pinned(String, String),
+    /// An address of a registry whose repository is missing or not valid.
+    #[error(
+        "`{0}` is not a repository: expected lower-case letters, digits, `.`, `_` and `-`, with `/` between the parts"
+    )]
+    Repository(String),
     /// A user or password in the address.
     #[error(
         "the address contains a password, which every reader of the bundle would see; give the deployer a Secret instead"
@@ -49,7 +58,7 @@ pub enum BundleSourceError {
     #[error("the revision is empty")]
     Revision,
     /// An invalid digest.
-    #[error("expected `sha256:` and 64 hexadecimal digits in lower case, found `{0}`")]
+    #[error("`{0}` is not a digest, which is `sha256:` and 64 hexadecimal digits in lower case")]
     Digest(String),
     /// An invalid tag of an OCI registry.
     #[error(
@@ -81,7 +90,11 @@ impl BundleSourceError {
     /// Returns the part that is wrong.
     pub fn part(&self) -> BundleSourcePart {
         match self {
-            Self::Scheme(_) | Self::Short(..) | Self::Secret => BundleSourcePart::Url,
+            Self::Scheme(_)
+            | Self::Short(..)
+            | Self::Pinned(..)
+            | Self::Repository(_)
+            | Self::Secret => BundleSourcePart::Url,
             Self::Characters(part, _) | Self::Form(part, _) => *part,
             Self::Revision | Self::Digest(_) | Self::Tag(_) => BundleSourcePart::Revision,
             Self::Path(_) => BundleSourcePart::Path,
@@ -93,10 +106,14 @@ impl BundleSourceError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Short(_, address) => Some(format!("write it as `{address}`")),
+            Self::Pinned(url, revision) => {
+                Some(format!("write it as --repo {url} --revision {revision}"))
+            }
             Self::NoArtifacts(_) => {
                 Some("push the bundle to a registry: --repo oci://…".to_owned())
             }
             Self::Scheme(_)
+            | Self::Repository(_)
             | Self::Secret
             | Self::Characters(..)
             | Self::Form(..)
@@ -110,10 +127,10 @@ impl BundleSourceError {
 
 /// The longest accepted text.
 const LONGEST: usize = 1000;
-/// The longest tag of a registry.
-const LONGEST_TAG: usize = 128;
 
-const SCHEMES: [&str; 5] = ["https://", "http://", "ssh://", "file:///", "oci://"];
+/// The scheme of registries.
+const OCI: &str = "oci://";
+const SCHEMES: [&str; 5] = ["https://", "http://", "ssh://", "file:///", OCI];
 
 impl BundleSource {
     /// Creates a source from its checked parts.
@@ -162,15 +179,16 @@ impl BundleSource {
         if revision.is_empty() {
             return Err(BundleSourceError::Revision);
         }
-        if url.starts_with("oci://") {
-            check_oci(revision)?;
+        let url = url.trim_end_matches('/');
+        if let Some(address) = url.strip_prefix(OCI) {
+            check_registry(address)?;
+            check_version(revision)?;
         }
         let path = without_dots(path);
         if path.split('/').any(|part| part == ".." || (part.is_empty() && !path.is_empty())) {
             return Err(BundleSourceError::Path(path));
         }
-        let url = url.trim_end_matches('/').to_owned();
-        Ok(Self { url, revision: revision.to_owned(), path, verification: None })
+        Ok(Self { url: url.to_owned(), revision: revision.to_owned(), path, verification: None })
     }
 
     /// Returns the source with the signers that the deployer trusts.
@@ -201,7 +219,7 @@ impl BundleSource {
 
     /// Whether it is an OCI registry.
     pub fn is_oci(&self) -> bool {
-        self.url.starts_with("oci://")
+        self.url.starts_with(OCI)
     }
 }
 
@@ -227,8 +245,18 @@ pub(super) fn is_hexadecimal(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
+/// Checks the address of a registry's repository, without its scheme.
+fn check_registry(address: &str) -> Result<(), BundleSourceError> {
+    let (host, rest) = address.split_once('/').unwrap_or((address, ""));
+    let (path, tag, digest) = image_reference::split(rest);
+    if let Some(revision) = digest.or(tag) {
+        return Err(BundleSourceError::Pinned(format!("{OCI}{host}/{path}"), revision.to_owned()));
+    }
+    if is_repository_path(path) { Ok(()) } else { Err(BundleSourceError::Repository(shown(path))) }
+}
+
 /// Checks a revision of a registry: a tag or a digest.
-fn check_oci(revision: &str) -> Result<(), BundleSourceError> {
+fn check_version(revision: &str) -> Result<(), BundleSourceError> {
     if let Some(digest) = revision.strip_prefix("sha256:") {
         return if is_digest(digest) {
             Ok(())
@@ -236,11 +264,7 @@ fn check_oci(revision: &str) -> Result<(), BundleSourceError> {
             Err(BundleSourceError::Digest(revision.to_owned()))
         };
     }
-    let is_word = |character: char| character.is_ascii_alphanumeric() || "._-".contains(character);
-    let fits = revision.len() <= LONGEST_TAG
-        && revision.chars().all(is_word)
-        && !revision.starts_with(['.', '-']);
-    if fits { Ok(()) } else { Err(BundleSourceError::Tag(revision.to_owned())) }
+    if is_tag(revision) { Ok(()) } else { Err(BundleSourceError::Tag(revision.to_owned())) }
 }
 
 #[cfg(test)]
@@ -282,6 +306,9 @@ mod tests {
             ("https://example.com/a", "main", "-o"),
             ("ssh://-oProxyCommand=x/a", "main", ""),
             ("https://example.com/a|b", "main", ""),
+            ("oci://example.com", "v1", ""),
+            ("oci://example.com/A", "v1", ""),
+            ("oci://example.com/a//b", "v1", ""),
         ] {
             assert!(BundleSource::new(url, revision, path).is_err(), "{url} {revision} {path}");
         }
@@ -330,6 +357,19 @@ mod tests {
             (short.part(), short.hint().as_deref()),
             (BundleSourcePart::Url, Some("write it as `ssh://git@github.com/a/b.git`"))
         );
+        for (url, revision) in [
+            ("oci://example.com:5000/a/b:v1", "v1"),
+            ("oci://example.com:5000/a/b@sha256:0a", "sha256:0a"),
+        ] {
+            let pinned = error(url, "main", "");
+            let hint =
+                format!("write it as --repo oci://example.com:5000/a/b --revision {revision}");
+            assert_eq!(
+                (pinned.part(), pinned.hint()),
+                (BundleSourcePart::Url, Some(hint)),
+                "{url}"
+            );
+        }
         assert_eq!(error("example.com:a", "main", "").hint(), None);
         assert_eq!(error("https://example.com/a", "a b", "").part(), BundleSourcePart::Revision);
         assert_eq!(error("https://example.com/a", "main", "a b").part(), BundleSourcePart::Path);

@@ -214,7 +214,7 @@ fn ours(reason: &UpgradeReason, about: RemedyContext<'_>, plain: Remedy) -> Reme
                 .inspect(RemedyContext::why(node)),
         ),
         UpgradeReason::Failed { cause: FailureCause::AcceptanceFailed, .. } => about.with_retry(
-            Remedy::words("find out from the result of the test why it failed. If the driver is the cause, go back to the previous one (docs/how-to/bad-driver.md). If the node is the cause, repair it, then retry it")
+            Remedy::words("find out from the result of the test why it failed. If the driver is the cause, go back to the previous one (docs/how-to/bad-driver.md). If the node or the test is the cause, repair the node or correct the test in the recipe, then retry the node")
                 .inspect(RemedyContext::why(node)),
         ),
         UpgradeReason::Failed { cause: FailureCause::TerminationTimeout, .. } => about.with_retry(

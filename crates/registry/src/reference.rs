@@ -4,14 +4,12 @@ use std::fmt;
 use std::str::FromStr;
 
 use contract::grammar::{is_digest, is_tag, shown};
-use contract::image_reference;
+use contract::image_reference::{self, is_repository_path};
 
 /// The scheme of an address.
 const SCHEME: &str = "oci://";
 /// The algorithm of a digest.
 const ALGORITHM: &str = "sha256:";
-/// The longest path of a repository that registries accept.
-const LONGEST_PATH: usize = 255;
 
 /// A repository of a registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,13 +73,7 @@ impl ArtifactRepository {
     /// # Errors
     /// The path is not that of a repository.
     fn new(host: &str, path: &str) -> Result<Self, AddressError> {
-        let is_plain = |one: char| one.is_ascii_lowercase() || one.is_ascii_digit();
-        let is_part = |part: &str| {
-            part.starts_with(is_plain)
-                && part.ends_with(is_plain)
-                && part.chars().all(|one| is_plain(one) || "._-".contains(one))
-        };
-        if path.len() <= LONGEST_PATH && path.split('/').all(is_part) {
+        if is_repository_path(path) {
             Ok(Self { host: host.to_owned(), path: path.to_owned() })
         } else {
             Err(AddressError::Repository(shown(path)))

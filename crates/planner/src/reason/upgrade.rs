@@ -309,7 +309,11 @@ impl fmt::Display for UpgradeReason {
                     HaltCause::FailedTests => "acceptance tests failed with the old driver",
                 };
                 write!(out, "the rollout halted at {at:.0}: {failed} ({})", listed(nodes))?;
-                if labels.is_empty() { Ok(()) } else { write!(out, ", with {}", listed(labels)) }
+                if labels.is_empty() {
+                    Ok(())
+                } else {
+                    write!(out, "; each failed node has {}", listed(labels))
+                }
             }
             Self::FailureBudget { failed, budget } => {
                 write!(

@@ -8,9 +8,9 @@ use ops::status::{Attention, RolloutStatus, WaitAnswer};
 
 use super::status_text;
 use situations::{
-    cut_short, ended, failing_and_paused, fleet_waits, frozen, frozen_in_progress, halted, held,
-    moving, only_paused, operator_reports_error, outside_window, resumed, slot_kept_by_failure,
-    tested,
+    cut_short, ended, ended_with_failed_node, ended_without_skipped_node, failing_and_paused,
+    fleet_waits, frozen, frozen_in_progress, halted, held, moving, only_paused,
+    operator_reports_error, outside_window, resumed, slot_kept_by_failure, tested,
 };
 
 const WIDTH: usize = 120;
@@ -116,6 +116,8 @@ fn headline_names_the_attention_of_each_situation() {
         (cut_short(RunPhase::JobDeleted), Attention::ActionNeeded),
         (cut_short(RunPhase::Aborted), Attention::Aborted),
         (ended(), Attention::Done),
+        (ended_without_skipped_node(), Attention::Done),
+        (ended_with_failed_node(), Attention::ActionNeeded),
         (tested(), Attention::ActionNeeded),
         (halted(), Attention::ActionNeeded),
     ];
@@ -137,6 +139,11 @@ fn status_text_is_as_reviewed() {
         ("all pods of the Job failed", cut_short(RunPhase::Lost)),
         ("the Job was deleted", cut_short(RunPhase::JobDeleted)),
         ("the run has ended", ended()),
+        (
+            "the run has ended, and a user keeps a node on its old driver",
+            ended_without_skipped_node(),
+        ),
+        ("the run has failed", ended_with_failed_node()),
         ("a driver keeps failing, and a pause holds the others", failing_and_paused()),
         ("a pause holds a node", only_paused(RunPhase::Running)),
         ("a pause holds a node, and no hook is running", only_paused(RunPhase::Lost)),

@@ -231,6 +231,37 @@ pub(super) fn ended() -> RolloutStatus {
     status
 }
 
+/// A run that has succeeded, although a user keeps a node on its old driver.
+pub(super) fn ended_without_skipped_node() -> RolloutStatus {
+    let skipped = Reason::Skipped { label: contract::names::UPGRADE_SKIP_LABEL };
+    let mut status = ended();
+    status.nodes[0] = row("gpu-0", NodeStage::Deferred, Some(waits_for(&skipped, false)));
+    let run = status.run.as_mut().expect("a run");
+    run.message = Some("settled: 1 of 2 nodes done, 1 deferred".to_owned());
+    (status.totals.done, status.totals.deferred) = (1, 1);
+    status
+}
+
+/// A run that has failed, because the driver of a node did not start.
+pub(super) fn ended_with_failed_node() -> RolloutStatus {
+    let failed = Reason::Upgrading(UpgradeReason::Failed {
+        cause: FailureCause::DriverTimeout,
+        message: "nvidia-driver-ctr: CrashLoopBackOff".to_owned(),
+        attempts: 2,
+        cordoned: true,
+    });
+    let mut first = row("gpu-0", NodeStage::Failed, Some(waits_for(&failed, false)));
+    (first.state, first.cordoned) = (Some("upgrade-failed".to_owned()), true);
+    first.driver_now.clone_from(&first.driver_wanted);
+    (first.driver_current, first.driver_ready) = (true, false);
+    let mut status = status(RunPhase::Ended, first);
+    let run = status.run.as_mut().expect("a run");
+    (run.verdict, run.ended_at) = (Some("nodes-failed"), Some(at(940)));
+    run.message = Some(format!("1 of 2 nodes failed: gpu-0: {failed}"));
+    no_eta(&mut status, "no-hook-running", "no hook is running");
+    status
+}
+
 /// A driver that keeps failing, while a user has paused the others.
 pub(super) fn failing_and_paused() -> RolloutStatus {
     let text = "the new driver pod is not ready (nvidia-driver-ctr: CrashLoopBackOff), 3 restarts";
