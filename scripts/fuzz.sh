@@ -16,7 +16,8 @@ RUSTFLAGS='-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm
   cargo build --locked --release --manifest-path tests/fuzz/Cargo.toml --target-dir target/fuzz/build --target "$(rustc -vV | sed -n 's/^host: //p')"
 fuzz=$(find "$PWD/target/fuzz/build" -path '*/release/fuzz' -type f)
 
-# The first inputs are the project's own texts.
+# The first inputs are the project's own texts: prints their files, or writes them into the corpus.
+# Files of a bundle or chart are in the form of `files` in tests/fuzz/src/bundles.rs.
 seed() {
   case $1 in
   yaml | recipe) find bundles/recipes -name '*.yaml' ;;
@@ -24,6 +25,22 @@ seed() {
   redaction) find docs -name '*.md' ;;
   signature) find tests/data/signed -name '*.json' -o -name '*.p*' ;;
   manifest) find charts/gpu-rollout/templates -type f ;;
+  addresses)
+    printf 'oci://registry.example.com:5000/team/gpu\nsha256:%064d' 0 >"$corpus/digest"
+    printf 'oci://registry.example.com/gpu\nv1\nclusters/a' >"$corpus/registry"
+    printf 'ssh://git@git.example.com/fleet.git\nmain\n./clusters/a/' >"$corpus/git"
+    ;;
+  package)
+    printf '%s\n\0' 'gpu/checksums.txt' 'gpu/deploy.sh
+#!/bin/sh' 'gpu/bundle-info.yaml
+deployer: helm
+recipe: {name: base, sha256: ""}' >"$corpus/bundle"
+    ;;
+  chart-package)
+    printf '%s\n\0' 'queue/values.yaml' 'queue/Chart.yaml
+name: queue
+version: v1.2.0' >"$corpus/chart"
+    ;;
   esac
 }
 failed=

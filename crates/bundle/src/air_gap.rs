@@ -2,7 +2,7 @@
 //! images, and the commands that use them. The charts come from a folder, so packing needs no
 //! network.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::checksums::{self, CHECKSUMS};
@@ -10,7 +10,7 @@ use super::directory::BundleDirectory;
 use super::images::{HOOK_IMAGE, NodeKinds, images, list};
 use super::info::BundleInfo;
 use super::verify::verify;
-use archive::ArchiveFile;
+use archive::{ArchiveFile, ArchiveFiles};
 use contract::digest::sha256;
 use contract::image_reference::has_registry;
 use contract::visible;
@@ -41,7 +41,7 @@ const README: &str = "README.md";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AirGapArchive {
     /// The files by path.
-    pub files: BTreeMap<String, ArchiveFile>,
+    pub files: ArchiveFiles,
     /// The number of charts.
     pub charts: usize,
     /// The number of listed images.
@@ -71,12 +71,8 @@ pub fn air_gap(
     let needed = charts::needed(&info, &plan)?;
     let packages = charts::find(charts, &needed)?;
     let readme = readme::readme(&info, &needed, &images.notes)?;
-    let mut files = BTreeMap::new();
-    for (path, content) in bundle.complete_contents()? {
-        // What is executable must not depend on the file system that the bundle was copied to.
-        let executable = content.starts_with(b"#!");
-        files.insert(format!("{BUNDLE}/{path}"), ArchiveFile { content, executable });
-    }
+    let below = |(path, file): (String, ArchiveFile)| (format!("{BUNDLE}/{path}"), file);
+    let mut files: ArchiveFiles = bundle.archive_files()?.into_iter().map(below).collect();
     for (chart, package) in needed.iter().zip(packages) {
         files.insert(format!("{CHARTS}/{}", chart.file()), ArchiveFile::new(package));
     }
@@ -90,7 +86,7 @@ pub fn air_gap(
 }
 
 /// Returns the list of all files for `sha256sum`.
-fn checksum_list(files: &BTreeMap<String, ArchiveFile>) -> String {
+fn checksum_list(files: &ArchiveFiles) -> String {
     let digests: Vec<(&str, String)> =
         files.iter().map(|(path, file)| (path.as_str(), sha256(&file.content))).collect();
     checksums::lines(digests.iter().map(|(path, digest)| (*path, digest.as_str())))

@@ -30,16 +30,16 @@ pub(super) struct ChartPackage {
 
 /// The part of `Chart.yaml` that identifies a chart.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub(super) struct ChartIdentity {
+pub struct ChartIdentity {
     /// The chart's name.
-    pub(super) name: String,
+    pub name: String,
     /// Its version.
-    pub(super) version: String,
+    pub version: String,
 }
 
 /// Why a file is not a packaged chart.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ChartPackageError {
+pub enum ChartPackageError {
     /// The file cannot be read, or is not a regular file.
     #[error("{0}")]
     Read(io::Error),
@@ -95,8 +95,11 @@ fn unpacked(content: &[u8]) -> Result<Vec<u8>, ChartPackageError> {
     Ok(archive)
 }
 
-/// Returns name and version of the chart in a tar archive.
-fn identity(archive: &[u8]) -> Result<ChartIdentity, ChartPackageError> {
+/// Returns name and version of the chart in a tar archive: a package without its compression.
+///
+/// # Errors
+/// See [`ChartPackageError`].
+pub fn identity(archive: &[u8]) -> Result<ChartIdentity, ChartPackageError> {
     let mut found = None;
     let mut archive = Archive::new(archive);
     for entry in archive.entries().map_err(ChartPackageError::Tar)? {

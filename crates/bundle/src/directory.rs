@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::fs::{self, DirEntry};
 use std::io::{self, Read as _, Take};
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -13,7 +12,7 @@ use serde::de::DeserializeOwned;
 use super::checksums::{CHECKSUMS, SIGNATURE};
 use super::error::BundleError;
 use super::info::{API_VERSION, BundleInfo, INFO};
-use deployer::BundleFile;
+use archive::{ArchiveFile, ArchiveFiles};
 use parity::TextFiles;
 use recipe::regular_file::open_regular;
 
@@ -29,6 +28,8 @@ pub const MAX_ENTRIES: usize = 20_000;
 pub(super) const MAX_DEPTH: usize = 32;
 /// The largest number of releases. A rendered bundle has a few dozen.
 const MAX_RELEASES: usize = 1_000;
+/// The first characters of a script.
+const SCRIPT: &[u8] = b"#!";
 
 /// What a path in a bundle's directory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,25 +172,6 @@ impl BundleDirectory {
         files.map(|(path, _)| Ok((path.clone(), self.read(path)?))).collect()
     }
 
-    /// Returns every file with its permissions.
-    ///
-    /// # Errors
-    /// A path may not be read, cannot be read, or is not text.
-    pub(super) fn bundle_files(&self) -> Result<Vec<BundleFile>, BundleError> {
-        let file = |path: &String| {
-            let full = self.directory.join(path);
-            let unreadable = |error| BundleError::read(&full, error);
-            let mut file = self.open_file(path)?;
-            let mode = file.get_ref().metadata().map_err(unreadable)?.permissions().mode();
-            let mut content = Vec::new();
-            file.read_to_end(&mut content).map_err(unreadable)?;
-            let text = text(content).map_err(|reason| BundleError::file(&full, &reason))?;
-            let path = path.clone();
-            Ok(BundleFile { path, content: text.into(), executable: mode & 0o100 != 0 })
-        };
-        self.files().map(file).collect()
-    }
-
     /// Returns the content of every file.
     ///
     /// # Errors
@@ -203,6 +185,19 @@ impl BundleDirectory {
             Some((path, _)) => self.open_file(path).and_then(|_| self.contents()),
             None => self.contents(),
         }
+    }
+
+    /// Returns every file for an archive. Scripts are executable, whatever their permissions are:
+    /// an archive must not depend on the file system that the bundle was copied to.
+    ///
+    /// # Errors
+    /// As for [`Self::complete_contents`].
+    pub(super) fn archive_files(&self) -> Result<ArchiveFiles, BundleError> {
+        let file = |(path, content): (String, Vec<u8>)| {
+            let executable = content.starts_with(SCRIPT);
+            (path, ArchiveFile { content, executable })
+        };
+        Ok(self.complete_contents()?.into_iter().map(file).collect())
     }
 }
 
@@ -221,14 +216,6 @@ pub(super) fn read_info(directory: &Path) -> io::Result<Vec<u8>> {
 pub(super) fn texts(contents: BTreeMap<String, Vec<u8>>) -> TextFiles {
     let text = |(path, bytes)| Some((path, String::from_utf8(bytes).ok()?));
     contents.into_iter().filter_map(text).collect()
-}
-
-/// Returns the content of a file of a bundle as text.
-///
-/// # Errors
-/// Why the file cannot be in a bundle.
-pub(super) fn text(content: Vec<u8>) -> Result<String, &'static str> {
-    String::from_utf8(content).map_err(|_| "not a text file")
 }
 
 /// Returns the largest size of the file at `path` in bytes.

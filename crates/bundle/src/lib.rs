@@ -2,7 +2,7 @@
 
 pub mod air_gap;
 pub mod build;
-mod chart_package;
+pub mod chart_package;
 pub mod checksums;
 pub mod device_plugin;
 pub mod diff;

@@ -6,9 +6,11 @@ use serde_json::{Map, Value};
 
 use super::BundleTree;
 use super::checksums::CHECKSUMS;
-use super::directory::{BundleDirectory, MAX_DEPTH, limit, text};
+use super::directory::{BundleDirectory, MAX_DEPTH, limit};
 use super::error::BundleError;
 use super::info::{BundleIdentity, BundleInfo, INFO};
+use archive::{ArchiveFile, ArchiveFiles};
+use contract::digest::sha256;
 use deployer::layout::{CHART, SETTINGS};
 use deployer::{BundleFile, BundleSource, flux};
 
@@ -22,7 +24,7 @@ pub struct PackedBundle {
     /// SHA-256 of `checksums.txt`, which identifies what was rendered.
     pub revision: String,
     /// All files, with their paths in the artifact.
-    pub files: Vec<BundleFile>,
+    pub files: ArchiveFiles,
     /// The bundle's own charts that its deployer reads from the registry, each once.
     pub charts: Vec<PackedChart>,
 }
@@ -37,18 +39,7 @@ pub struct PackedChart {
     /// Its `Chart.yaml` as JSON.
     pub metadata: Vec<u8>,
     /// Its files, in a folder with its name.
-    pub files: Vec<BundleFile>,
-}
-
-/// A file of an artifact from an untrusted source. Its path is relative, without `..`.
-#[derive(Clone, Debug)]
-pub struct UnpackedFile {
-    /// The path in the artifact.
-    pub path: String,
-    /// The content.
-    pub content: Vec<u8>,
-    /// Whether it is executable.
-    pub executable: bool,
+    pub files: ArchiveFiles,
 }
 
 /// A bundle from an artifact.
@@ -67,10 +58,12 @@ pub struct UnpackedBundle {
 pub fn pack(directory: &Path) -> Result<PackedBundle, BundleError> {
     let bundle = BundleDirectory::open(directory)?;
     let info = bundle.info()?;
-    let files = bundle.bundle_files()?;
-    let checksums = files.iter().find(|file| file.path == CHECKSUMS);
-    let checksums = checksums.ok_or_else(|| incomplete(directory))?;
-    let revision = checksums.content.sha256().to_owned();
+    let files = bundle.archive_files()?;
+    for (path, file) in &files {
+        text(&file.content).map_err(|reason| BundleError::file(&directory.join(path), &reason))?;
+    }
+    let checksums = files.get(CHECKSUMS).ok_or_else(|| incomplete(directory))?;
+    let revision = sha256(&checksums.content);
     // The file may be edited, and has not been checked when it was read.
     let registry = info.source.as_ref().filter(|source| source.is_oci());
     let registry = registry
@@ -86,22 +79,22 @@ pub fn pack(directory: &Path) -> Result<PackedBundle, BundleError> {
         Some(source) => source.join(&path),
         None => path,
     };
-    let files =
-        files.into_iter().map(|file| BundleFile { path: path(file.path), ..file }).collect();
+    let files = files.into_iter().map(|(name, file)| (path(name), file)).collect();
     Ok(PackedBundle { info, registry, revision, files, charts })
 }
 
-/// Creates a bundle from the files of an artifact. It may be in a directory of the artifact.
-/// `place` is the artifact, for messages.
+/// Creates a bundle from the files of an artifact. It may be in a directory of the artifact. The
+/// files may be from an untrusted source, but [`archive::unpack`] has checked their paths. `place`
+/// is the artifact, for messages.
 ///
 /// # Errors
 /// It is not a bundle, it is incomplete, or a file cannot be in a bundle.
-pub fn unpack(place: &Path, files: Vec<UnpackedFile>) -> Result<UnpackedBundle, BundleError> {
+pub fn unpack(place: &Path, files: ArchiveFiles) -> Result<UnpackedBundle, BundleError> {
     let Some(root) = root(&files).map(str::to_owned) else {
         return Err(BundleError::NoBundle { directory: place.to_owned(), file: INFO });
     };
     let mut found = Vec::new();
-    for UnpackedFile { path: full, content, executable } in files {
+    for (full, ArchiveFile { content, executable }) in files {
         let invalid = |reason: &str| BundleError::file(&place.join(&full), &reason);
         let Some(path) = full.strip_prefix(&root) else {
             return Err(invalid("it is not in the directory of the bundle"));
@@ -112,7 +105,7 @@ pub fn unpack(place: &Path, files: Vec<UnpackedFile>) -> Result<UnpackedBundle, 
         if path.split('/').count() > MAX_DEPTH {
             return Err(invalid(&format!("its directories are more than {MAX_DEPTH} deep")));
         }
-        let content = text(content).map_err(invalid)?.into();
+        let content = text(&content).map_err(invalid)?.into();
         found.push(BundleFile { path: path.to_owned(), content, executable });
     }
     let tree = BundleTree::complete(found);
@@ -130,10 +123,18 @@ fn incomplete(directory: &Path) -> BundleError {
     BundleError::Incomplete { directory: directory.to_owned(), file: CHECKSUMS }
 }
 
+/// Returns the content of a file of a bundle as text.
+///
+/// # Errors
+/// Why the file cannot be in a bundle.
+fn text(content: &[u8]) -> Result<&str, &'static str> {
+    std::str::from_utf8(content).map_err(|_| "not a text file")
+}
+
 /// Returns the directory of the bundle, with `/` at the end unless it is the root. All other files
 /// must be in it, so it is the shortest one.
-fn root(files: &[UnpackedFile]) -> Option<&str> {
-    let directories = files.iter().filter_map(|file| file.path.strip_suffix(INFO));
+fn root(files: &ArchiveFiles) -> Option<&str> {
+    let directories = files.keys().filter_map(|path| path.strip_suffix(INFO));
     directories.filter(|path| path.is_empty() || path.ends_with('/')).min_by_key(|path| path.len())
 }
 
@@ -141,42 +142,49 @@ fn root(files: &[UnpackedFile]) -> Option<&str> {
 fn charts(
     directory: &Path,
     info: &BundleInfo,
-    files: &[BundleFile],
+    files: &ArchiveFiles,
 ) -> Result<Vec<PackedChart>, BundleError> {
     let mut charts: Vec<PackedChart> = Vec::new();
     for release in &info.releases {
         if matches!(release.kind.as_str(), "upstream" | "kustomization") {
             continue;
         }
-        let chart = chart(directory, &release.folder, files)?;
-        let is_same =
-            |other: &PackedChart| (&other.name, &other.version) == (&chart.name, &chart.version);
-        if !charts.iter().any(is_same) {
-            charts.push(chart);
+        let (name, version, metadata) = chart_file(directory, &release.folder, files)?;
+        if !charts.iter().any(|chart| (&chart.name, &chart.version) == (&name, &version)) {
+            let files = chart_files(&release.folder, &name, files);
+            charts.push(PackedChart { name, version, metadata, files });
         }
     }
     Ok(charts)
 }
 
-/// Returns the chart in a folder of the bundle, without the settings of its hook release.
-fn chart(directory: &Path, folder: &str, files: &[BundleFile]) -> Result<PackedChart, BundleError> {
+/// Returns name and version of the chart in a folder of the bundle, and its `Chart.yaml` as JSON.
+fn chart_file(
+    directory: &Path,
+    folder: &str,
+    files: &ArchiveFiles,
+) -> Result<(String, String, Vec<u8>), BundleError> {
     let path = format!("{folder}/{CHART}");
     let invalid =
         |reason: &dyn ToString| BundleError::file(&directory.join(&path), &reason.to_string());
-    let file = files.iter().find(|file| file.path == path).ok_or_else(|| invalid(&"missing"))?;
-    let metadata: Map<String, Value> =
-        yaml::from_str(file.content.as_str()).map_err(|error| invalid(&error))?;
+    let file = files.get(&path).ok_or_else(|| invalid(&"missing"))?;
+    let text = text(&file.content).map_err(|reason| invalid(&reason))?;
+    let metadata: Map<String, Value> = yaml::from_str(text).map_err(|error| invalid(&error))?;
     let field = |key: &str| {
         let text = metadata.get(key).and_then(Value::as_str).map(str::to_owned);
         text.ok_or_else(|| invalid(&format!("it has no `{key}`")))
     };
     let (name, version) = (field("name")?, field("version")?);
     let metadata = serde_json::to_vec(&metadata).map_err(|error| invalid(&error))?;
-    let inside = files.iter().filter_map(|file| {
-        let path = file.path.strip_prefix(folder)?.strip_prefix('/')?;
-        let path = Some(path).filter(|path| *path != SETTINGS)?;
-        Some(BundleFile { path: format!("{name}/{path}"), ..file.clone() })
+    Ok((name, version, metadata))
+}
+
+/// Returns the files of the chart in a folder of the bundle, without the settings of its hook
+/// release.
+fn chart_files(folder: &str, name: &str, files: &ArchiveFiles) -> ArchiveFiles {
+    let inside = files.iter().filter_map(|(path, file)| {
+        let path = path.strip_prefix(folder)?.strip_prefix('/')?;
+        (path != SETTINGS).then(|| (format!("{name}/{path}"), file.clone()))
     });
-    let files = inside.collect();
-    Ok(PackedChart { name, version, metadata, files })
+    inside.collect()
 }

@@ -20,6 +20,7 @@ use release::{self, PlanOptions, plan};
 
 mod format;
 mod hostile;
+mod package;
 mod signed;
 
 const CHART: [(&str, &str); 2] =

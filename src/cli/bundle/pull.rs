@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use super::registry_access::{RegistryOptions, TransferFailure, run};
 use crate::printer::Printer;
-use archive::{ArchiveFile, ArchiveLimits};
-use bundle::package::{UnpackedBundle, UnpackedFile, unpack};
+use archive::ArchiveLimits;
+use bundle::package::{UnpackedBundle, unpack};
 use bundle::{MAX_BYTES, MAX_ENTRIES, WriteError, write};
 use contract::exit::ExitCode;
 use registry::PulledArtifact;
@@ -47,13 +47,7 @@ impl PullArguments {
         let reference = ArtifactReference { repository, version };
         let limits = ArchiveLimits { bytes: MAX_BYTES, files: MAX_ENTRIES };
         let PulledArtifact { digest, files } = client.pull(&reference, limits).await?;
-        let file = |(path, ArchiveFile { content, executable })| UnpackedFile {
-            path,
-            content,
-            executable,
-        };
         let place = format!("oci://{reference}");
-        let files = files.into_iter().map(file).collect();
         let UnpackedBundle { tree, identity } =
             unpack(Path::new(&place), files).map_err(|error| {
                 let hint = "name an artifact that `gpu-rollout bundle push` pushed";

@@ -7,12 +7,10 @@ use serde::Serialize;
 use super::registry_access::{RegistryOptions, TransferFailure, run};
 use crate::cli::format::OutputFormat;
 use crate::printer::Printer;
-use archive::{ArchiveFile, ArchiveFiles};
 use bundle::package::{PackedBundle, PackedChart, pack};
 use bundle::{BundleError, BundleFinding, verify};
 use contract::count::with_noun;
 use contract::exit::ExitCode;
-use deployer::BundleFile;
 use deployer::flux::{CHARTS, chart_tag};
 use registry::RegistryClient;
 use registry::artifact::Artifact;
@@ -83,7 +81,7 @@ impl PushArguments {
             printer.note(&note);
         }
         let PackedBundle { info, revision, files, charts, .. } = bundle;
-        let artifact = Artifact::bundle(&info.recipe.name, &revision, &archive(files))
+        let artifact = Artifact::bundle(&info.recipe.name, &revision, &files)
             .map_err(|error| unpackable(&error))?;
         let client = registry.client(&repository)?;
         let mut pushed = Vec::new();
@@ -181,18 +179,10 @@ async fn push_chart(
         return Ok(PushedArtifact::new(&repository, tag, &digest, false));
     }
     printer.note(&format!("pushing chart {name} {version}"));
-    let artifact = Artifact::chart(&name, &version, metadata, &archive(files))
-        .map_err(|error| unpackable(&error))?;
+    let artifact =
+        Artifact::chart(&name, &version, metadata, &files).map_err(|error| unpackable(&error))?;
     client.push(&reference, &artifact).await?;
     Ok(PushedArtifact::new(&repository, tag, &artifact.digest, true))
-}
-
-/// Converts files for an archive.
-fn archive(files: Vec<BundleFile>) -> ArchiveFiles {
-    let file = |BundleFile { path, content, executable }| {
-        (path, ArchiveFile { content: content.to_vec(), executable })
-    };
-    files.into_iter().map(file).collect()
 }
 
 fn not_a_bundle(error: &BundleError) -> TransferFailure {

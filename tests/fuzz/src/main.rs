@@ -21,9 +21,12 @@ const TARGETS: &[Target] = &[
     ("recipe", texts::recipe),
     ("device-plugin", texts::device_plugin),
     ("arguments", texts::arguments),
+    ("addresses", texts::addresses),
     ("redaction", texts::redaction),
     ("manifest", bundles::manifest),
     ("bundle", bundles::bundle),
+    ("package", bundles::package),
+    ("chart-package", bundles::chart_package),
     ("signature", bundles::signature),
     ("settings", cluster::settings),
     ("record", cluster::record),
@@ -38,7 +41,8 @@ static TARGET: LazyLock<fn(&str)> = LazyLock::new(|| {
 });
 
 fuzz_target!(|data: &[u8]| {
-    // All readers refuse text that is not UTF-8 before anything else reads it.
+    // All readers refuse text that is not UTF-8 before anything else reads it. Targets that read
+    // archives make them of texts.
     if let Ok(text) = std::str::from_utf8(data) {
         TARGET(text);
     }

@@ -6,6 +6,7 @@ use contract::count::Count;
 use contract::duration::Duration;
 use contract::selector::Selector;
 use contract::{secret_patterns, visible};
+use deployer::BundleSource;
 use device_plugin_config::check::{CheckTarget, check_text};
 use device_plugin_config::environment::PluginEnvironment;
 use device_plugin_config::version::PluginVersion;
@@ -78,6 +79,21 @@ pub(crate) fn arguments(text: &str) {
     drop(HookImage::from_str(text));
     drop(RegistryMirror::from_str(text));
     drop(RepositoryOverride::from_str(text));
+}
+
+/// Parses a source of bundles: a line with the URL, one with the revision, and the path. What is
+/// stored is parsed as the same.
+pub(crate) fn addresses(text: &str) {
+    let mut lines = text.splitn(3, '\n');
+    let mut part = || lines.next().unwrap_or_default();
+    let (url, revision, path) = (part(), part(), part());
+    match BundleSource::new(url, revision, path) {
+        Ok(source) => {
+            let read = BundleSource::new(&source.url, &source.revision, &source.path);
+            assert_eq!(read, Ok(source));
+        }
+        Err(error) => drop((error.to_string(), error.part(), error.hint())),
+    }
 }
 
 /// Removes secrets, and makes hidden characters visible.

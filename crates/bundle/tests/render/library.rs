@@ -108,6 +108,16 @@ fn files_are_text_with_one_final_newline() {
     }
 }
 
+/// `bundle push` and `bundle archive` recognize scripts by this rule.
+#[test]
+fn exactly_scripts_are_executable() {
+    for (name, deployer) in all() {
+        for file in bundle(name, deployer).files() {
+            assert_eq!(file.executable, file.content.starts_with(b"#!"), "{name}: {}", file.path);
+        }
+    }
+}
+
 #[test]
 fn every_yaml_file_is_yaml() {
     for (name, deployer) in all() {

@@ -8,29 +8,21 @@ use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
 use tokio::process::Command;
 
-use crate::harness::ask::Ask;
+use super::registry_and_bundle;
 use crate::harness::deployers::Kind;
-use crate::harness::registry::Registry;
 use crate::harness::rendered::said;
 use crate::harness::repository::gpu_rollout;
 use crate::harness::scenario::scenario;
-use crate::harness::stand_in::Script;
 use crate::harness::terminal::Terminal;
 use crate::scenarios::deployers::fired;
-
-const NODES: usize = 2;
 
 #[tokio::test(flavor = "local")]
 #[ignore = "end to end: make e2e"]
 async fn archive_deploys_without_network() -> Result<()> {
     scenario("released-air-gap", async |stack| {
-        stack.play(Script::seeded(21)).await?;
-        stack.add_gpu_nodes(NODES).await?;
+        let (_registry, bundle) = registry_and_bundle(stack).await?;
         let (stack, begin) = (&*stack, Timestamp::now());
         let directory = stack.helm.directory();
-        let registry = Registry::start(directory).await?;
-        let ask = Ask { hook_image: registry.push_hook_image().await?, ..Ask::old(NODES) };
-        let bundle = stack.render(&ask).await?;
 
         let (charts, archive) = (directory.join("charts"), directory.join("air-gap.tar.gz"));
         stack.move_charts(&charts)?;

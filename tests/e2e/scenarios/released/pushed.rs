@@ -10,16 +10,12 @@ use jiff::Timestamp;
 use serde_json::json;
 use tokio::process::Command;
 
-use super::{render, without_cluster};
-use crate::harness::ask::Ask;
+use super::{registry_and_bundle, render, without_cluster};
 use crate::harness::registry::{LOGIN, Registry, WRONG_LOGIN};
 use crate::harness::rendered::said;
 use crate::harness::repository::gpu_rollout;
 use crate::harness::scenario::scenario;
-use crate::harness::stand_in::Script;
 use crate::scenarios::deployers::fired;
-
-const NODES: usize = 2;
 
 /// Renders a bundle for Flux, which also has charts to push.
 async fn render_for(registry: &Registry, bundle: &Path) -> Result<()> {
@@ -99,13 +95,9 @@ async fn push_logs_in_from_docker_config() -> Result<()> {
 #[ignore = "end to end: make e2e"]
 async fn pull_deploys_what_was_pushed() -> Result<()> {
     scenario("released-pull", async |stack| {
-        stack.play(Script::seeded(21)).await?;
-        stack.add_gpu_nodes(NODES).await?;
+        let (registry, bundle) = registry_and_bundle(stack).await?;
         let (stack, begin) = (&*stack, Timestamp::now());
         let directory = stack.helm.directory();
-        let registry = Registry::start(directory).await?;
-        let ask = Ask { hook_image: registry.push_hook_image().await?, ..Ask::old(NODES) };
-        let bundle = stack.render(&ask).await?;
         let pushed = registry.push_bundle(&bundle, "bundles/e2e", "v1").await?;
         let pushed = pushed.last().context("the bundle")?;
 

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use bundle::package::{PackedBundle, UnpackedFile, pack, unpack};
+use archive::ArchiveFile;
+use bundle::package::{PackedBundle, pack, unpack};
 use bundle::{BundleError, write};
 use deployer::flux::{CHARTS, chart_tag};
 use tempfile::TempDir;
@@ -27,16 +28,6 @@ fn packed(url: &str) -> PackedBundle {
     pack(&output).unwrap()
 }
 
-/// Converts the files of a packed bundle into those of an artifact.
-fn pulled(packed: PackedBundle) -> Vec<UnpackedFile> {
-    let file = |file: deployer::BundleFile| UnpackedFile {
-        path: file.path,
-        content: file.content.to_vec(),
-        executable: file.executable,
-    };
-    packed.files.into_iter().map(file).collect()
-}
-
 #[test]
 fn each_chart_is_pushed_once_without_settings() {
     let packed = packed(URLS[1]);
@@ -53,7 +44,7 @@ fn each_chart_is_pushed_once_without_settings() {
     for chart in &packed.charts {
         let root = format!("{}/", chart.name);
         let files: Vec<&str> =
-            chart.files.iter().filter_map(|file| file.path.strip_prefix(&root)).collect();
+            chart.files.keys().filter_map(|path| path.strip_prefix(&root)).collect();
         assert_eq!(files.len(), chart.files.len(), "{}", chart.name);
         assert!(files.contains(&"Chart.yaml") && !files.contains(&"rollout.yaml"), "{files:?}");
         let metadata: serde_json::Value = serde_json::from_slice(&chart.metadata).unwrap();
@@ -71,10 +62,11 @@ fn sources_name_exactly_the_pushed_charts() {
         .map(|chart| (format!("{}/{CHARTS}/{}", URLS[1], chart.name), chart_tag(&chart.version)))
         .collect();
     let sources =
-        packed.files.iter().filter(|file| file.path.starts_with(&format!("{ROOT}/sources/")));
+        packed.files.iter().filter(|(path, _)| path.starts_with(&format!("{ROOT}/sources/")));
     let mut named: Vec<(String, String)> = sources
-        .filter_map(|file| {
-            let object: serde_json::Value = yaml::from_str(file.content.as_str()).unwrap();
+        .filter_map(|(_, file)| {
+            let text = std::str::from_utf8(&file.content).unwrap();
+            let object: serde_json::Value = yaml::from_str(text).unwrap();
             let url = object["spec"]["url"].as_str()?.to_owned();
             let tag = object["spec"]["ref"]["tag"].as_str()?.to_owned();
             url.starts_with(URLS[1]).then_some((url, tag))
@@ -90,14 +82,14 @@ fn sources_name_exactly_the_pushed_charts() {
 fn bundle_from_git_has_neither_charts_nor_path() {
     let packed = packed(URLS[0]);
     assert!(packed.charts.is_empty() && packed.registry.is_none());
-    assert!(packed.files.iter().any(|file| file.path == "kustomization.yaml"));
+    assert!(packed.files.contains_key("kustomization.yaml"));
 }
 
 #[test]
 fn unpacked_bundle_is_the_one_that_was_packed() {
     for url in URLS {
         let expected = library::bundle_from(RECIPE, "flux".parse().unwrap(), url);
-        let unpacked = unpack(Path::new("oci://a/b:v1"), pulled(packed(url))).unwrap();
+        let unpacked = unpack(Path::new("oci://a/b:v1"), packed(url).files).unwrap();
         assert_eq!(unpacked.tree, expected, "{url}");
         assert_eq!(
             (unpacked.identity.recipe.as_str(), unpacked.identity.deployer.as_str()),
@@ -112,7 +104,7 @@ fn edits_are_packed_and_unpacked() {
     let (values, notes) = (output.join("004-gpu-operator/values.yaml"), output.join("notes.md"));
     std::fs::write(&values, "edited: true\n").unwrap();
     std::fs::write(&notes, "mine\n").unwrap();
-    let unpacked = unpack(Path::new("oci://a/b:v1"), pulled(pack(&output).unwrap())).unwrap();
+    let unpacked = unpack(Path::new("oci://a/b:v1"), pack(&output).unwrap().files).unwrap();
     let copy = directory.path().join("copy");
     write(&unpacked.tree, &copy, false).unwrap();
     assert_eq!(bundle::verify(&copy).unwrap(), bundle::verify(&output).unwrap());
@@ -126,14 +118,10 @@ fn edits_are_packed_and_unpacked() {
 #[test]
 fn hostile_artifact_is_refused() {
     let place = Path::new("oci://a/b:v1");
-    let file = |path: &str, content: Vec<u8>| UnpackedFile {
-        path: path.to_owned(),
-        content,
-        executable: false,
-    };
-    let found = |more: Vec<UnpackedFile>, missing: &str| {
-        let mut files = pulled(packed(URLS[1]));
-        files.retain(|file| !file.path.ends_with(missing));
+    let file = |path: &str, content: Vec<u8>| (path.to_owned(), ArchiveFile::new(content));
+    let found = |more: Vec<(String, ArchiveFile)>, missing: &str| {
+        let mut files = packed(URLS[1]).files;
+        files.retain(|path, _| !path.ends_with(missing));
         files.extend(more);
         unpack(place, files).unwrap_err().to_string()
     };
