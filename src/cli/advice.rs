@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::table::push_wrapped;
 use ops::advice::{Advice, Urgency, fleet_advice};
 use ops::remedy::Remedy;
-use ops::status::{BlockingCondition, RolloutStatus};
+use ops::status::{Attention, BlockingCondition, RolloutStatus};
 use planner::pods::listed;
 
 /// At most this many different remedies are printed for a fleet. `why` prints all remedies of a
@@ -19,7 +19,12 @@ pub(super) fn fleet_text(status: &RolloutStatus, width: usize) -> String {
         return String::new();
     }
     let is_optional = all.iter().all(|advice| advice.urgency == Urgency::Optional);
-    let title = if is_optional { "If it does not resolve itself" } else { "What to do" };
+    let is_done = status.headline().attention == Attention::Done;
+    let title = match (is_optional, is_done) {
+        (true, true) => "To change that",
+        (true, false) => "If it does not resolve itself",
+        (false, _) => "What to do",
+    };
     let mut text = format!("\n{title}:\n");
     let is_broken =
         |advice: &&Advice<'_>| matches!(advice.urgency, Urgency::Failed | Urgency::Stuck);

@@ -76,7 +76,7 @@ Sign a bundle:
     /// List the images that a bundle pulls, including the hook's image
     ///
     /// Use it to mirror images into another registry. For an air gap, `bundle archive` packs this
-    /// list with the bundle and its charts.
+    /// list, but not the images, with the bundle and its charts.
     #[command(after_help = "Examples:
   gpu-rollout bundle images bundle
   gpu-rollout bundle images bundle -o list --node-os ubuntu22.04")]

@@ -47,8 +47,8 @@ pub struct RecipeArguments {
 enum RecipeCommand {
     /// Check recipes and report errors and warnings
     ///
-    /// Use it after each change to a recipe, and in CI. Each finding has a file, a line, a column
-    /// and, where possible, a hint. The command exits with 1 if a recipe has an error or, with
+    /// Use it after each change to a recipe, and in CI. Each finding has a file and, where
+    /// possible, a line, a column and a hint. The command exits with 1 if a recipe has an error or, with
     /// --strict, a warning.
     #[command(
         after_long_help = "Examples:\n  gpu-rollout recipe check team/*.yaml\n  gpu-rollout recipe check eks-gb200-training --set cluster.gpuNodes=64"

@@ -310,7 +310,7 @@ impl PreflightCheck {
                 "time-budget",
                 BlocksDrive,
                 "A time budget of the Job that is too small for all nodes of the live fleet under the policy.",
-                "raise the budget to the named number (in a recipe: rollout.gpuDriver.perNode, cluster.gpuNodes), or upgrade more nodes at once",
+                "raise the budget at least to the number that the finding names (in a recipe: raise rollout.gpuDriver.perNode or cluster.gpuNodes), or upgrade more nodes at once",
             ),
             Self::CanaryLabels => (
                 "canary-labels",

@@ -58,7 +58,9 @@ pub enum BundleSourceError {
     #[error("the revision is empty")]
     Revision,
     /// An invalid digest.
-    #[error("`{0}` is not a digest, which is `sha256:` and 64 hexadecimal digits in lower case")]
+    #[error(
+        "expected a tag or, for Flux only, `sha256:` and 64 hexadecimal digits in lower case, found `{0}`"
+    )]
     Digest(String),
     /// An invalid tag of an OCI registry.
     #[error(
@@ -69,7 +71,7 @@ pub enum BundleSourceError {
     #[error("expected a path below the repository's root without `..`, found `{0}`")]
     Path(String),
     /// A verification of a Git repository.
-    #[error("expected a registry, whose artifacts cosign signs, found the Git repository `{0}`")]
+    #[error("only artifacts of a registry have signatures, and the repository `{0}` is in Git")]
     NoArtifacts(String),
 }
 
@@ -107,7 +109,8 @@ impl BundleSourceError {
         match self {
             Self::Short(_, address) => Some(format!("write it as `{address}`")),
             Self::Pinned(url, revision) => {
-                Some(format!("write it as --repo {url} --revision {revision}"))
+                let only = if revision.starts_with(DIGEST) { " (only for Flux)" } else { "" };
+                Some(format!("write it as --repo {url} --revision {revision}{only}"))
             }
             Self::NoArtifacts(_) => {
                 Some("push the bundle to a registry: --repo oci://…".to_owned())
@@ -128,6 +131,8 @@ impl BundleSourceError {
 /// The longest accepted text.
 const LONGEST: usize = 1000;
 
+/// The start of a digest.
+const DIGEST: &str = "sha256:";
 /// The scheme of registries.
 const OCI: &str = "oci://";
 const SCHEMES: [&str; 5] = ["https://", "http://", "ssh://", "file:///", OCI];
@@ -157,7 +162,7 @@ impl BundleSource {
         let Some(rest) = SCHEMES
             .iter()
             .find_map(|scheme| url.strip_prefix(scheme))
-            .filter(|rest| !rest.is_empty())
+            .filter(|rest| !rest.trim_end_matches('/').is_empty())
         else {
             return Err(match short_form(url) {
                 Some(address) => BundleSourceError::Short(url.to_owned(), address),
@@ -185,6 +190,9 @@ impl BundleSource {
             check_version(revision)?;
         }
         let path = without_dots(path);
+        if path.starts_with('-') {
+            return Err(BundleSourceError::Form(BundleSourcePart::Path, shown(&path)));
+        }
         if path.split('/').any(|part| part == ".." || (part.is_empty() && !path.is_empty())) {
             return Err(BundleSourceError::Path(path));
         }
@@ -214,7 +222,7 @@ impl BundleSource {
 
     /// Whether the revision is the digest of an artifact, which cannot change.
     pub fn is_digest(&self) -> bool {
-        self.is_oci() && self.revision.starts_with("sha256:")
+        self.is_oci() && self.revision.starts_with(DIGEST)
     }
 
     /// Whether it is an OCI registry.
@@ -257,7 +265,7 @@ fn check_registry(address: &str) -> Result<(), BundleSourceError> {
 
 /// Checks a revision of a registry: a tag or a digest.
 fn check_version(revision: &str) -> Result<(), BundleSourceError> {
-    if let Some(digest) = revision.strip_prefix("sha256:") {
+    if let Some(digest) = revision.strip_prefix(DIGEST) {
         return if is_digest(digest) {
             Ok(())
         } else {
@@ -285,6 +293,8 @@ mod tests {
         for (url, revision, path) in [
             ("git@example.com:a", "main", ""),
             ("https://", "main", ""),
+            ("https:///", "main", ""),
+            ("oci:///", "v1", ""),
             ("https://u:p@example.com/a", "main", ""),
             ("https://token@example.com/a", "main", ""),
             ("ssh://git:p@example.com/a", "main", ""),
@@ -304,6 +314,8 @@ mod tests {
             ("oci://example.com/a", "-v1", ""),
             ("https://example.com/a", "--upload-pack=x", ""),
             ("https://example.com/a", "main", "-o"),
+            ("https://example.com/a", "main", "./-o"),
+            ("https://example.com/a", "main", "/-o"),
             ("ssh://-oProxyCommand=x/a", "main", ""),
             ("https://example.com/a|b", "main", ""),
             ("oci://example.com", "v1", ""),
@@ -362,8 +374,10 @@ mod tests {
             ("oci://example.com:5000/a/b@sha256:0a", "sha256:0a"),
         ] {
             let pinned = error(url, "main", "");
-            let hint =
-                format!("write it as --repo oci://example.com:5000/a/b --revision {revision}");
+            let only = if revision == "v1" { "" } else { " (only for Flux)" };
+            let hint = format!(
+                "write it as --repo oci://example.com:5000/a/b --revision {revision}{only}"
+            );
             assert_eq!(
                 (pinned.part(), pinned.hint()),
                 (BundleSourcePart::Url, Some(hint)),

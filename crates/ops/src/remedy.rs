@@ -105,7 +105,11 @@ impl RemedyContext<'_> {
     fn with_logs(&self, remedy: Remedy) -> Remedy {
         match self.logs() {
             Some(command) => remedy.inspect(command),
-            None => remedy.inspect(format!("kubectl describe node {}", self.node())),
+            None => remedy.inspect(format!(
+                "kubectl get pods -n {} --field-selector spec.nodeName={}",
+                self.settings.operator_namespace,
+                self.node()
+            )),
         }
     }
 

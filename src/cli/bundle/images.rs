@@ -28,7 +28,7 @@ pub struct ImagesArguments {
 #[derive(Debug, clap::Args)]
 pub(super) struct NodeKindOptions {
     /// Operating system of the GPU nodes, such as `ubuntu22.04` or `rhel9`, for images that are
-    /// built per operating system; without it, a list of images cannot name these; repeatable
+    /// built per operating system; archives and `-o list` need it if the bundle has such images; repeatable
     #[arg(long = "node-os", value_name = "OS")]
     systems: Vec<String>,
     /// Architecture of the nodes, for images that are built per architecture; repeatable

@@ -103,8 +103,8 @@ struct BundleRepository {
     repo: Option<String>,
     /// Branch, tag or commit of the repository; for OCI a tag, with Flux also a digest. With Flux, 40
     /// hexadecimal digits mean a commit, a name like v1.2.3 means a tag, and any other name a branch;
-    /// HEAD and shortened commits are refused. To override this, write refs/tags/NAME or
-    /// refs/heads/NAME
+    /// to say which one a name is, write refs/tags/NAME or refs/heads/NAME. HEAD and shortened
+    /// commits are refused
     #[arg(long, value_name = "REVISION", default_value = "main")]
     revision: String,
     /// Path of the --output directory in the repository; `.` or nothing means the root

@@ -143,7 +143,7 @@ impl Reason {
                 "fix the cause, such as a pod that cannot be evicted or a driver that does not start, then run gpu-rollout retry NODE; gpu-rollout why NODE shows the pods and events"
             }
             Self::Skipped { .. } => {
-                "remove the label nvidia.com/gpu-driver-upgrade.skip to have the node upgraded"
+                "to have the node upgraded, remove the label nvidia.com/gpu-driver-upgrade.skip; in the modes steer and drive, also deploy the bundle again if no hook is running"
             }
             Self::ToolkitNotReady { .. } => {
                 "wait: it starts after the driver; if it does not become ready, check the pod of nvidia-container-toolkit-daemonset on the node"

@@ -36,7 +36,7 @@ pub(super) fn lines(status: &RolloutStatus) -> Vec<String> {
         lines.push(format!("run: {}", run_text(run, job.as_deref(), pause_end, status.at)));
         lines.extend(time_limit(run, status));
         let is_over = !run.phase.has_job() && run.phase != RunPhase::Never;
-        if is_over && headline.attention != Attention::Done {
+        if is_over && (headline.attention != Attention::Done || status.totals.deferred > 0) {
             lines.extend(status.deploy_again.iter().map(|how| format!("to deploy again: {how}")));
         } else if status.fleet_wait_verdict.is_some()
             || matches!(pause_end, Some(PauseEnd::TooLate(_)))
