@@ -46,20 +46,13 @@ archive_name() {
 
 # download URL FILE
 download() {
-  if command -v curl >/dev/null; then
-    # An https:// address never leads to one without encryption.
-    case $1 in
-    https://*) curl --proto '=https' --tlsv1.2 --fail --silent --show-error --location --output "$2" "$1" ;;
-    *) curl --fail --silent --show-error --location --output "$2" "$1" ;;
-    esac || fail "cannot download $1"
-  elif command -v wget >/dev/null; then
-    case $1 in
-    https://*) wget --https-only --quiet --output-document "$2" "$1" ;;
-    *) wget --quiet --output-document "$2" "$1" ;;
-    esac || fail "cannot download $1"
-  else
-    fail 'cannot download anything' 'install curl or wget, or download the archive and checksums.txt and pass -a ARCHIVE'
-  fi
+  # Not wget: it has no option against a redirect from https:// to an address without encryption.
+  command -v curl >/dev/null ||
+    fail 'cannot download anything without curl' 'install curl, or download the archive and checksums.txt and pass -a ARCHIVE'
+  case $1 in
+  https://*) curl --proto '=https' --tlsv1.2 --fail --silent --show-error --location --output "$2" "$1" ;;
+  *) curl --fail --silent --show-error --location --output "$2" "$1" ;;
+  esac || fail "cannot download $1"
 }
 
 # digest FILE: its SHA-256
@@ -121,7 +114,7 @@ main() {
     exit 2
   }
   # The release of another version has another address.
-  if [ -n "$release_version" ] && [ "$url" = "$release_url" ]; then
+  if [ -n "$release_url" ] && [ "$url" = "$release_url" ]; then
     url=${url%"v$release_version"}v$version
   fi
 
@@ -133,7 +126,7 @@ main() {
     checksums=$(dirname -- "$archive")/checksums.txt
     [ -f "$checksums" ] || fail "there is no file $checksums" 'download checksums.txt of the same release'
   else
-    [ -n "$url" ] || fail 'this script does not belong to a release' 'pass -u URL and -v VERSION, or -a ARCHIVE'
+    [ -n "$url" ] || fail 'this script does not know where its release is' 'pass -u URL and -v VERSION, or -a ARCHIVE'
     [ -n "$version" ] || fail 'no version' 'pass -v VERSION'
     name=$(archive_name "$version")
     archive=$work/$name

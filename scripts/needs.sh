@@ -12,8 +12,9 @@ cd "$(dirname -- "$0")/.."
 #   scenarios   any end-to-end test may be selected       e2e    all of them run
 #   ci          .ci/run                               fuzz   `make soak`, its fuzzer
 #   release     `make release`, in addition to image  musl   a release for musl
-#   push        scripts/release/push.sh
-# Of Debian's essential programs, only setpriv is in the table: other systems may lack it.
+#   push        scripts/release/push.sh and public.sh
+# Of Debian's essential programs, only setpriv and sha256sum are in the table: other systems may
+# lack them.
 table() {
   cat <<'TABLE'
 image,stack,fuzz,release cargo - compiles this project
@@ -27,6 +28,7 @@ stack setpriv util-linux ends each process together with its test
 stack kill procps sends signals to processes and their children
 scenarios,release git git serves repositories to Flux and Argo CD, and exports the commit of a release
 release,e2e jq jq writes the index of images, the bill of materials and the provenance
+release,push sha256sum coreutils computes digests
 musl musl-gcc musl-tools compiles C code for musl
 push,e2e skopeo skopeo copies images to and from a registry
 e2e redis-server redis-server is the cache of Argo CD (its service does not have to run)

@@ -28,7 +28,8 @@ all | image | program | assemble) ;;
 esac
 PROFILE=${PROFILE:-release}
 TARGET=${TARGET:-$(rustc -vV | sed -n 's/^host: //p')}
-image=${REGISTRY:-registry.example.com}/gpu-rollout
+# Names of images have no capital letters, but an owner on GitHub may have some.
+image=$(echo "${REGISTRY:-registry.example.com}" | tr '[:upper:]' '[:lower:]')/gpu-rollout
 out=$PWD/target/dist
 source=$out/source
 part=scripts/release
@@ -90,8 +91,9 @@ assemble() {
   "$part/pack.sh" "$files/gpu-rollout-image-$version.tar.gz" "$layout"
   echo "$image@$digest" >"$files/image.txt"
   "$part/install-script.sh" "$source/scripts/install.sh" "$version" "${REPOSITORY:-}" >"$files/install.sh"
-  (cd "$files" && sha256sum -- *) | LC_ALL=C sort --key 2 >"$out/checksums.txt"
-  mv "$out/checksums.txt" "$files"
+  (cd "$files" && sha256sum -- *) >"$out/checksums.txt"
+  LC_ALL=C sort --key 2 "$out/checksums.txt" >"$files/checksums.txt"
+  rm "$out/checksums.txt"
   "$part/provenance.sh" "$source" "$files/checksums.txt" "$image" "$digest" >"$files/provenance.json"
   "$part/sign.sh" "$files"
 }

@@ -12,6 +12,7 @@ mod release {
     mod install;
     mod parts;
     mod preview;
+    mod publish;
 }
 
 /// Returns the command of a script of the repository.
@@ -29,6 +30,12 @@ fn succeed(command: &mut Command) -> String {
 
 fn errors(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// Puts the programs of a directory before those of the machine.
+#[expect(clippy::disallowed_methods, reason = "the scripts need the programs of the machine")]
+fn path_with(directory: &Path) -> String {
+    format!("{}:{}", directory.display(), std::env::var("PATH").unwrap())
 }
 
 /// Writes a script that can be run.

@@ -14,6 +14,11 @@ author=${COMMENT_AUTHOR:-github-actions[bot]}
 mark="<!-- gpu-rollout $name -->"
 comments=repos/$GITHUB_REPOSITORY/issues
 
+[ -n "$number" ] || {
+  echo "github.sh: expected the number of a pull request, found nothing" >&2
+  echo "hint: run the workflow \`on: pull_request\`; other events have no number" >&2
+  exit 2
+}
 case $number$name in
 *[!A-Za-z0-9_-]*)
   echo "github.sh: expected a number and a name of letters and digits, found $number and $name" >&2

@@ -23,7 +23,8 @@ jq --slurp --sort-keys --compact-output --join-output \
   "$layout/manifests" >"$layout/index"
 rm "$layout/manifests"
 
-digest=$(sha256sum <"$layout/index" | cut -d' ' -f1)
+digest=$(sha256sum <"$layout/index")
+digest=${digest%% *}
 jq --null-input --sort-keys --compact-output --join-output --arg digest "sha256:$digest" --arg tag "$tag" \
   --argjson size "$(wc -c <"$layout/index")" \
   '{schemaVersion: 2, mediaType: "application/vnd.oci.image.index.v1+json", manifests: [{

@@ -26,7 +26,8 @@ while read -r package _ manifest; do
   find "$folder" -maxdepth 1 -type f \( -iname 'license*' -o -iname 'licence*' -o -iname 'copying*' -o -iname 'notice*' \
     -o -iname 'copyright*' -o -iname 'unlicense*' \) | LC_ALL=C sort >"$place/files"
   while read -r file; do
-    digest=$(sha256sum <"$file" | cut -d' ' -f1)
+    digest=$(sha256sum <"$file")
+    digest=${digest%% *}
     cp "$file" "$place/texts/$digest"
     echo "$package" >>"$place/users/$digest"
   done <"$place/files"

@@ -18,9 +18,10 @@ else
   builder=https://gpu-rollout.dev/release/local
   run=
 fi
+lock=$(sha256sum <"$source/Cargo.lock")
 jq --null-input --sort-keys --rawfile checksums "$checksums" --arg image "$image" --arg digest "$digest" \
   --arg repository "${REPOSITORY:-}" --arg commit "$(git rev-parse HEAD)" --arg profile "$PROFILE" \
-  --arg lock "$(sha256sum <"$source/Cargo.lock" | cut -d' ' -f1)" --arg rustc "$(rustc --version)" \
+  --arg lock "${lock%% *}" --arg rustc "$(rustc --version)" \
   --arg builder "$builder" --arg run "$run" '
   {
     _type: "https://in-toto.io/Statement/v1",

@@ -13,6 +13,15 @@ case $repository in
   exit 2
   ;;
 esac
+case $digest in
+sha256:*[!0-9a-f]*) valid= ;;
+sha256:*) valid=$((${#digest} == 71)) ;;
+*) valid= ;;
+esac
+[ "$valid" = 1 ] || {
+  echo "scripts/release/stamp.sh: expected sha256: and 64 hexadecimal digits, found: $digest" >&2
+  exit 2
+}
 awk -v repository="$repository" -v digest="$digest" '
   /^  [a-z]/ { inside = $0 == "  image:" }
   inside && $1 == "repository:" { $0 = "    repository: \"" repository "\""; written++ }

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Prints the version of a source tree, and fails if the program and the chart have different ones, or if a tag
-# is given that is not `v` and this version.
+# Prints the version of a source tree, and fails if the program and the chart have different ones. With a tag, it
+# also fails if the tag is not `v` and this version, or if CHANGELOG.md has no section for the version.
 # Usage: scripts/release/version.sh SOURCE [TAG]
 set -eu
 source=$1
@@ -15,6 +15,14 @@ done
 [ "${2:-v$version}" = "v$version" ] || {
   echo "scripts/release/version.sh: the tag is $2, but the version in Cargo.toml is $version" >&2
   echo "hint: change Cargo.toml and Chart.yaml, or name the tag v$version" >&2
+  exit 1
+}
+[ -z "${2:-}" ] || awk -v version="$version" '
+  $1 == "##" && $2 == version && $3 == "-" && $4 ~ /^[0-9-]+$/ { found = 1 }
+  END { exit !found }
+' "$source/CHANGELOG.md" || {
+  echo "scripts/release/version.sh: CHANGELOG.md has no section for version $version" >&2
+  echo "hint: write the heading \"## $version - YEAR-MONTH-DAY\" below \"## Unreleased\"" >&2
   exit 1
 }
 echo "$version"

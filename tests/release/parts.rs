@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
-use crate::{add_program, script, succeed};
+use crate::{add_program, errors, script, succeed};
 
 /// Packs a directory, in another time zone and with other file permissions than the default.
 fn pack(directory: &Path, name: &str) -> Vec<u8> {
@@ -110,6 +110,43 @@ fn image_of_a_release_is_in_the_values_of_its_chart() {
     assert_eq!(image["digest"], digest.as_str());
     let changed = text.lines().zip(before.unwrap().1.lines()).filter(|(new, old)| new != old);
     assert_eq!(changed.count(), 2);
+}
+
+#[test]
+fn chart_gets_only_a_complete_digest() {
+    let place = tempfile::tempdir().unwrap();
+    let values = place.path().join("values.yaml");
+    fs::write(&values, "rollout:\n  image:\n    repository: \"\"\n    digest: \"\"\n").unwrap();
+    let before = fs::read_to_string(&values).unwrap();
+    let long = format!("sha256:{}", "0".repeat(65));
+    let other = format!("sha256:{}", "0g".repeat(32));
+    for digest in ["", "sha256:", "sha256:0a", &long, &other, &"0a".repeat(32)] {
+        let output = script("scripts/release/stamp.sh")
+            .arg(place.path())
+            .args(["localhost:5000/gpu-rollout", digest])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2), "{digest}");
+        assert!(errors(&output).contains("64 hexadecimal digits"), "{digest}: {}", errors(&output));
+    }
+    assert_eq!(fs::read_to_string(&values).unwrap(), before);
+}
+
+/// Users of the `Dockerfile` get the program that the tests ran.
+#[test]
+fn compiler_of_the_dockerfile_is_that_of_the_toolchain() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |name: &str| fs::read_to_string(root.join(name)).unwrap();
+    let dockerfile = read("Dockerfile");
+    let (_, image) = dockerfile.split_once("\nARG RUST=rust:").unwrap();
+    let (version, _) = image.split_once('-').unwrap();
+    let toolchain = read("rust-toolchain.toml");
+    let (_, channel) = toolchain.split_once("\nchannel = \"").unwrap();
+    let (channel, _) = channel.split_once('"').unwrap();
+    assert!(
+        channel == version || channel.starts_with(&format!("{version}.")),
+        "Dockerfile: {version}, rust-toolchain.toml: {channel}"
+    );
 }
 
 /// `docker buildx build` compiles the program from what `.dockerignore` leaves of the repository.

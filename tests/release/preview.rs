@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::{add_program, script, succeed};
+use crate::{add_program, errors, path_with, script, succeed};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_gpu-rollout");
 
@@ -119,17 +119,15 @@ impl Github {
     }
 
     /// Comments on pull request 7 while it has these comments. Returns the call.
-    #[expect(clippy::disallowed_methods, reason = "the script needs the programs of the test")]
     fn comment(&self, comments: &str) -> String {
         fs::write(self.path("comments"), comments).unwrap();
         fs::write(self.path("calls"), "").unwrap();
         let program = script("scripts/preview/github.sh").get_program().to_owned();
-        let path = std::env::var("PATH").unwrap();
         succeed(
             Command::new("sh")
                 .args(["-c", "echo page | \"$0\" 7"])
                 .arg(program)
-                .env("PATH", format!("{}:{path}", self.path("bin").display()))
+                .env("PATH", path_with(&self.path("bin")))
                 .env("GITHUB_REPOSITORY", "team/fleet")
                 .env("GITHUB_STEP_SUMMARY", self.path("summary")),
         );
@@ -154,4 +152,91 @@ fn second_preview_updates_the_comment_of_the_first() {
     assert_eq!(call, "PATCH repos/team/fleet/issues/comments/2\n");
     let summary = fs::read_to_string(github.path("summary")).unwrap();
     assert_eq!(summary.matches("page").count(), 2);
+}
+
+/// The event of a push has no pull request, so its number is empty.
+#[test]
+fn preview_without_a_pull_request_is_refused() {
+    let output = script("scripts/preview/github.sh")
+        .args(["", "preview"])
+        .env("GITHUB_REPOSITORY", "team/fleet")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors(&output).contains("hint: run the workflow `on: pull_request`"));
+}
+
+/// A `curl` that records its arguments and the headers of their files, and answers as GitLab. It
+/// knows the notes of a file.
+struct Gitlab(TempDir);
+
+impl Gitlab {
+    fn new() -> Self {
+        let gitlab = Self(tempfile::tempdir().unwrap());
+        add_program(
+            &gitlab.path("bin/curl"),
+            "here=${0%/*}/..\n\
+             echo \"$*\" >>\"$here/calls\"\n\
+             for argument; do\n\
+             case $argument in\n\
+             @*/token) cat \"${argument#@}\" >\"$here/header\" ;;\n\
+             @*/note) cat \"${argument#@}\" >\"$here/note\" ;;\n\
+             esac\n\
+             done\n\
+             case $* in\n\
+             *'/user') echo '{\"id\": 3}' ;;\n\
+             *'&page=1') cat \"$here/notes\" ;;\n\
+             *'&page='*) echo '[]' ;;\n\
+             esac",
+        );
+        gitlab
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Writes a note on merge request 7 while it has these notes. Returns the arguments of the
+    /// calls, one call per line.
+    fn comment(&self, notes: &str) -> String {
+        fs::write(self.path("notes"), notes).unwrap();
+        fs::write(self.path("calls"), "").unwrap();
+        let program = script("scripts/preview/gitlab.sh").get_program().to_owned();
+        succeed(
+            Command::new("sh")
+                .args(["-c", "echo page | \"$0\""])
+                .arg(program)
+                .env("PATH", path_with(&self.path("bin")))
+                .env("GITLAB_TOKEN", "top-secret")
+                .env("CI_API_V4_URL", "https://gitlab.example.com/api/v4")
+                .env("CI_PROJECT_ID", "5")
+                .env("CI_MERGE_REQUEST_IID", "7"),
+        );
+        fs::read_to_string(self.path("calls")).unwrap()
+    }
+}
+
+#[test]
+#[ignore = "needs jq: make e2e"]
+fn gitlab_note_is_updated_and_its_token_is_no_argument() {
+    const NOTES: &str = "https://gitlab.example.com/api/v4/projects/5/merge_requests/7/notes";
+    let gitlab = Gitlab::new();
+    let mark = "<!-- gpu-rollout preview -->";
+    let calls = gitlab.comment("[]");
+    let last = calls.lines().next_back().unwrap();
+    assert!(last.contains("--request POST ") && last.ends_with(NOTES), "{calls}");
+    assert!(!calls.contains("top-secret"), "{calls}");
+    let header = fs::read_to_string(gitlab.path("header")).unwrap();
+    assert_eq!(header, "PRIVATE-TOKEN: top-secret\n");
+    let note = fs::read_to_string(gitlab.path("note")).unwrap();
+    let note: serde_json::Value = serde_json::from_str(&note).unwrap();
+    assert_eq!(note["body"], format!("{mark}\npage\n"));
+    let old = format!("{mark}\nold\n");
+    let of = |id: u64, user: u64| json!({"id": id, "author": {"id": user}, "body": old});
+    // Another user's note is not touched.
+    let calls = gitlab.comment(&json!([of(1, 4), of(2, 3)]).to_string());
+    let last = calls.lines().next_back().unwrap();
+    assert!(last.contains("--request PUT ") && last.ends_with(&format!("{NOTES}/2")), "{calls}");
+    let calls = gitlab.comment(&json!([of(1, 4)]).to_string());
+    assert!(calls.lines().next_back().unwrap().contains("--request POST "), "{calls}");
 }
