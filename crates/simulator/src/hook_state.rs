@@ -116,7 +116,7 @@ impl HookState {
         };
     }
 
-    /// Returns the memory of a run that follows the last one.
+    /// Returns the memory of a run that follows the last one, which has not succeeded.
     fn following_memory(&mut self, now: u64) -> RunMemory {
         let nodes = std::mem::take(&mut self.memory.nodes);
         let mut proof = self.memory.proof.take();
@@ -125,8 +125,10 @@ impl HookState {
         }
         let proven_driver = self.memory.proven_driver.take();
         let accepted = accepted_nodes(&self.requests);
+        // Damage by that run must not become part of the next baseline.
+        let earlier_baseline = self.memory.baseline.take().or(self.memory.earlier_baseline.take());
         let following = RunMemory::following(&nodes, timestamp(now), deadline(&self.settings, now));
-        RunMemory { proof, accepted, proven_driver, ..following }
+        RunMemory { proof, accepted, proven_driver, earlier_baseline, ..following }
     }
 
     /// Starts a new Job. Its number is part of the trigger digest, so the digest changes.
@@ -158,10 +160,10 @@ impl HookState {
         self.requests.iter().any(|request| request.accepts.get(name) == Some(&failed_at))
     }
 
-    /// Returns the memory of another run of the same deployment.
+    /// Returns the memory of another run of the same deployment, after a run that has succeeded.
     pub(super) fn second_run(&mut self, now: u64) -> RunMemory {
         let own = self.own_pods();
-        RunMemory { own, ..self.following_memory(now) }
+        RunMemory { own, earlier_baseline: None, ..self.following_memory(now) }
     }
 
     /// Whether the caches have the current state of the node.

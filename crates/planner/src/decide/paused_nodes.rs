@@ -61,15 +61,18 @@ pub(super) fn stop_clock(draft: &mut NodeDraft<'_>, record: &UpgradeRecord) {
     draft.issue(patch);
 }
 
-/// Restarts the stopped clock of a node. Returns whether it was stopped.
-pub(super) fn restart_clock(draft: &mut NodeDraft<'_>, record: &UpgradeRecord) -> bool {
-    let Some(stopped) = record.paused else { return false };
-    let pause = draft.now().duration_since(stopped).max(SignedDuration::ZERO);
+/// Returns the record of a node whose clock was stopped, with the clock running again.
+pub(super) fn resumed(draft: &NodeDraft<'_>, record: &UpgradeRecord) -> Option<UpgradeRecord> {
+    let pause = draft.now().duration_since(record.paused?).max(SignedDuration::ZERO);
     let since = record.since.saturating_add(pause).unwrap_or(draft.now());
+    Some(UpgradeRecord { paused: None, since, ..record.clone() })
+}
+
+/// Restarts the clock of a node: writes its [`resumed`] record.
+pub(super) fn restart_clock(draft: &mut NodeDraft<'_>, resumed: &UpgradeRecord) {
     let mut patch = NodePatch::for_node(draft.node);
-    put(&mut patch, &UpgradeRecord { paused: None, since, ..record.clone() }, draft.traits());
+    put(&mut patch, resumed, draft.traits());
     draft.issue(patch);
-    true
 }
 
 /// Holds a paused node if the hook may, so that NVIDIA's controller does not start it: the user who

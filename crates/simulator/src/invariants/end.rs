@@ -48,17 +48,25 @@ impl InvariantChecker<'_, '_> {
             node.labels.get(traits.skip_label).is_some_and(|value| value.starts_with(WAKE_VALUE));
         // `resume`, or the hook at the end of the pause, removes the holds of a pause.
         let is_paused = cluster.pauses.is_in_force(self.before()) && has_hold(node, driver);
-        let is_left = node.labels.contains_key(traits.own_state_label)
-            || [traits.own_record, traits.retries]
-                .iter()
-                .any(|key| node.annotations.contains_key(*key))
-            || node.annotations.contains_key(traits.hold) && !is_paused
-            || wakes;
+        let mut left: Vec<&str> = [traits.own_record, traits.retries]
+            .into_iter()
+            .filter(|key| node.annotations.contains_key(*key))
+            .collect();
+        left.extend(
+            [
+                (node.labels.contains_key(traits.own_state_label), traits.own_state_label),
+                (node.annotations.contains_key(traits.hold) && !is_paused, traits.hold),
+                (wakes, traits.skip_label),
+                (simulated.is_cordoned_by_hook, "a cordon"),
+            ]
+            .into_iter()
+            .filter_map(|(is_left, what)| is_left.then_some(what)),
+        );
         let is_known = self.knows_node(name) && self.hook.knows_revision(cluster);
-        if is_left || simulated.is_cordoned_by_hook {
+        if !left.is_empty() {
             self.violates_if_known(
                 is_known,
-                &format!("{name}: done, but the hook left labels, annotations or a cordon on it"),
+                &format!("{name}: done, but the hook left {} on it", left.join(", ")),
             );
         }
         let trouble = cluster.operands.trouble(node, &cluster.operator.objects, self.context.setup);

@@ -78,17 +78,22 @@ pub(in crate::decide) fn cleaned(
 ) -> Option<UpgradeTurn> {
     let steers = draft.fleet.has(Task::Steer);
     let is_known = draft.fleet.generation.is_some();
-    if !steers && paused(draft.fleet, draft.node).is_some() {
+    // NVIDIA's controller does not wait for operands, and the run may end as done although some of
+    // them are not ready: nothing is left for a later run to remove.
+    let is_clear = is_known && left.is_none_or(|reason| reason.is_about_operands());
+    let patch = if !steers && paused(draft.fleet, draft.node).is_some() {
         // The hold that keeps the controller from the node stays, whatever the controller's version
         // is: every version leaves a node with the skip label alone.
         hold_paused(draft);
-        return None;
-    }
-    let patch = if !steers && draft.node.annotations.contains_key(draft.traits().hold) {
+        if !is_clear || draft.is_patched() {
+            return None;
+        }
+        wakes_and_retries(draft)?
+    } else if !steers && draft.node.annotations.contains_key(draft.traits().hold) {
         // A hold of mode `steer`, or of an upgrade of the operator: the newest operator is the
         // leader, and no other hook would release the node.
         hold::released(draft.node, draft.settings().driver)
-    } else if left.is_none() && is_known {
+    } else if is_clear {
         wakes_and_retries(draft).or_else(|| {
             if steers { None } else { abort::of_driver(draft.node, draft.settings().driver) }
         })?

@@ -89,16 +89,18 @@ impl<'t, 'a> DriveTurn<'t, 'a> {
             paused_nodes::stop_clock(self.draft, self.record);
             return reason;
         }
-        if paused_nodes::restart_clock(self.draft, self.record) {
-            return Reason::Upgrading(UpgradeReason::Cordoning);
-        }
+        let resumed = paused_nodes::resumed(self.draft, self.record);
         if !self.driven.node.unschedulable
             && (self.record.state <= UpgradeState::PodRestartRequired
                 || acceptance::are_to_begin(self.draft, self.driven, self.record))
         {
             // The cordon was removed by others: nothing is evicted, deleted or tested on a node
             // that accepts new pods.
-            return cordon_again(self.draft, self.driven, self.record);
+            return cordon_again(self.draft, self.driven, resumed.as_ref().unwrap_or(self.record));
+        }
+        if let Some(resumed) = &resumed {
+            paused_nodes::restart_clock(self.draft, resumed);
+            return Reason::Upgrading(UpgradeReason::Cordoning);
         }
         let mut next = self.record.clone();
         next.canary |= acceptance::is_canary(self.draft);
