@@ -103,8 +103,9 @@ Behind the air gap:
     ///
     /// It first verifies the bundle, and refuses edits that break it. Other edits are pushed too,
     /// with a note. If the bundle was rendered for Flux with --repo oci://…, its own charts are
-    /// pushed first, into `charts/` below the repository; versions that the registry has are
-    /// skipped. The same bundle gets the same digest on every machine.
+    /// pushed first, into `charts/` below the repository. If the registry has the same chart, it is
+    /// skipped; if it has another chart of this version, nothing is pushed. The same bundle gets
+    /// the same digest on every machine.
     ///
     /// It prints each artifact with its digest, the bundle last, so that you can sign them. It uses
     /// the credentials of `docker login`, and its credential helpers; `podman login` works too.

@@ -79,6 +79,63 @@ fn pulled_bundle_is_the_pushed_one() {
     }
 }
 
+/// Returns the tag of the hook's chart in the registry.
+fn chart_tag(registry: &FakeRegistry) -> String {
+    let tags = registry.tags();
+    let mut found = tags.iter().filter_map(|tag| tag.strip_prefix("gpu/charts/gpu-rollout:"));
+    found.next().unwrap().to_owned()
+}
+
+/// Asserts that `push` fails because of another chart, and pushes and prints nothing.
+#[track_caller]
+fn assert_other_chart(scene: &Scene, registry: &FakeRegistry, push: &str) {
+    let tags = registry.tags();
+    let before = registry.requests().len();
+    let (data, messages) = ran(scene, push, 1);
+    assert_eq!(data, "", "a user would sign it");
+    let error = format!(
+        "error: a chart of this version with other content is in the registry: `{}/gpu/charts/gpu-rollout:",
+        registry.host()
+    );
+    assert!(messages.contains(&error), "{messages}");
+    assert!(messages.contains("hint: if you edited the chart after rendering"), "{messages}");
+    assert_eq!(registry.tags(), tags);
+    let requests = registry.requests();
+    let mut writes = requests[before..].iter().filter(|request| !request.starts_with("GET "));
+    assert_eq!(writes.next(), None);
+}
+
+#[test]
+fn digest_of_a_foreign_chart_is_not_printed() {
+    let registry = FakeRegistry::start().unwrap();
+    let scene = scene_for(&registry);
+    let push = format!("bundle push out oci://{}/gpu --plain-http", registry.host());
+    ran(&scene, &push, 0);
+    let tag = chart_tag(&registry);
+    registry.put_manifest("gpu/charts/gpu-rollout", &tag, br#"{"schemaVersion": 2}"#.to_vec());
+    let other_tag = format!("bundle push out oci://{}/gpu:v2 --plain-http", registry.host());
+    assert_other_chart(&scene, &registry, &other_tag);
+}
+
+/// Otherwise Flux would keep the chart without the edit.
+#[test]
+fn edited_chart_is_not_skipped() {
+    let registry = FakeRegistry::start().unwrap();
+    let scene = scene_for(&registry);
+    let push = format!("bundle push out oci://{}/gpu --plain-http", registry.host());
+    ran(&scene, &push, 0);
+    for entry in fs::read_dir(scene.path().join("out")).unwrap() {
+        let folder = entry.unwrap().path();
+        // Only charts of the hook have this file.
+        let file = folder.join("templates/job.yaml");
+        if file.is_file() {
+            let text = fs::read_to_string(&file).unwrap();
+            fs::write(&file, format!("{text}# mine\n")).unwrap();
+        }
+    }
+    assert_other_chart(&scene, &registry, &push);
+}
+
 #[test]
 fn push_prints_json_for_programs() {
     let registry = FakeRegistry::start().unwrap();

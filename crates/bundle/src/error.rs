@@ -56,6 +56,21 @@ pub enum BundleError {
         /// The reason.
         reason: String,
     },
+    /// Two releases have different charts, which would be the same one in a registry.
+    #[error(
+        "the chart in `{}` differs from that of another release, and has the same name and version: {} {}",
+        folder.display(),
+        line(chart),
+        line(version)
+    )]
+    OtherChart {
+        /// The folder of the second chart.
+        folder: PathBuf,
+        /// Its name.
+        chart: String,
+        /// Its version.
+        version: String,
+    },
 }
 
 impl BundleError {
@@ -65,6 +80,9 @@ impl BundleError {
             Self::Incomplete { .. } => "render it again with --force",
             Self::OtherFormat { .. } => {
                 "use the gpu-rollout that rendered the bundle, or render it again with this one and --force"
+            }
+            Self::OtherChart { .. } => {
+                "put the change into the recipe and render again, or edit the charts of all releases alike, and change their `version`"
             }
             Self::NoBundle { .. } | Self::Read { .. } | Self::File { .. } => {
                 "name a directory that `gpu-rollout bundle render` wrote"

@@ -139,6 +139,9 @@ fn root(files: &ArchiveFiles) -> Option<&str> {
 }
 
 /// Returns the bundle's own charts in the order of their first use.
+///
+/// # Errors
+/// A chart is invalid, or two folders have different charts with the same name and version.
 fn charts(
     directory: &Path,
     info: &BundleInfo,
@@ -150,9 +153,19 @@ fn charts(
             continue;
         }
         let (name, version, metadata) = chart_file(directory, &release.folder, files)?;
-        if !charts.iter().any(|chart| (&chart.name, &chart.version) == (&name, &version)) {
-            let files = chart_files(&release.folder, &name, files);
-            charts.push(PackedChart { name, version, metadata, files });
+        let files = chart_files(&release.folder, &name, files);
+        let same = charts.iter().find(|chart| (&chart.name, &chart.version) == (&name, &version));
+        match same {
+            None => charts.push(PackedChart { name, version, metadata, files }),
+            Some(chart) if chart.files == files => {}
+            // Only one of them can be in the registry.
+            Some(_) => {
+                return Err(BundleError::OtherChart {
+                    folder: directory.join(&release.folder),
+                    chart: name,
+                    version,
+                });
+            }
         }
     }
     Ok(charts)

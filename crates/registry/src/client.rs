@@ -11,23 +11,29 @@ use oci_client::client::{ClientConfig, ClientProtocol};
 use oci_client::errors::OciDistributionError;
 use oci_client::manifest::OCI_IMAGE_MEDIA_TYPE;
 use oci_client::secrets::RegistryAuth;
-use oci_client::{Client, RegistryOperation};
+use oci_client::token_cache::RegistryTokenType;
+use oci_client::{Client, Reference, RegistryOperation};
 
 use super::artifact::{self, Artifact, ArtifactBlob};
 use super::credentials;
 use super::error::{RegistryError, root_cause};
-use super::reference::{ArtifactReference, is_sha256};
+use super::reference::ArtifactReference;
 use archive::{ArchiveError, ArchiveFiles, ArchiveLimits};
 use contract::grammar::shown;
+
+mod login;
+mod request;
 
 /// The time limit for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time limit for an answer. It includes the upload of a blob.
 const ANSWER_TIMEOUT: Duration = Duration::from_mins(5);
+const USER_AGENT: &str = concat!("gpu-rollout/", env!("CARGO_PKG_VERSION"));
 
 /// A client of one registry, with the user's credentials.
 pub struct RegistryClient {
-    client: Client,
+    /// The client for logins and manifests, which the client library does not handle safely.
+    http: reqwest::Client,
     credentials: RegistryAuth,
     plain_http: bool,
 }
@@ -56,23 +62,19 @@ impl RegistryClient {
         // The client library takes the provider of the process. This fails if there is one already,
         // which is then the same one: no other is linked.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let config = ClientConfig {
-            protocol: if plain_http { ClientProtocol::Http } else { ClientProtocol::Https },
-            // Every registry supports uploads in one request, and not all support chunks.
-            use_monolithic_push: true,
-            platform_resolver: None,
-            connect_timeout: Some(CONNECT_TIMEOUT),
-            read_timeout: Some(ANSWER_TIMEOUT),
-            user_agent: concat!("gpu-rollout/", env!("CARGO_PKG_VERSION")),
-            ..ClientConfig::default()
-        };
-        // `Client::new` would use another configuration if this one fails.
-        let client = Client::try_from(config)
+        let http = reqwest::Client::builder()
+            .connect_timeout(CONNECT_TIMEOUT)
+            .read_timeout(ANSWER_TIMEOUT)
+            .user_agent(USER_AGENT)
+            // Also for what a server redirects to.
+            .https_only(!plain_http)
+            .build()
             .map_err(|error| RegistryError::Client(root_cause(&error).to_string()))?;
-        Ok(Self { client, credentials: credentials::find(login_files, host)?, plain_http })
+        Ok(Self { http, credentials: credentials::find(login_files, host)?, plain_http })
     }
 
-    /// Returns the digest of an artifact, or `None` if it does not exist.
+    /// Returns the digest of an artifact, or `None` if it does not exist. The digest is computed
+    /// from the manifest: what the registry reports is not trusted.
     ///
     /// # Errors
     /// The registry cannot be reached, or gives no usable answer.
@@ -80,14 +82,8 @@ impl RegistryClient {
         &self,
         reference: &ArtifactReference,
     ) -> Result<Option<String>, RegistryError> {
-        let image = reference.image();
-        let answer = self.client.fetch_manifest_digest(&image, &self.credentials).await;
-        match answer.map_err(self.failed(reference)) {
-            Ok(digest) if is_sha256(&digest) => Ok(Some(digest)),
-            Ok(digest) => Err(RegistryError::Answer {
-                reference: reference.to_string(),
-                reason: format!("`{}` is not a digest", shown(&digest)),
-            }),
+        match self.fetch_manifest(reference).await {
+            Ok((manifest, _)) => Ok(Some(artifact::digest(&manifest))),
             // Some registries refuse access to a repository that does not exist yet. If the
             // credentials are really wrong, the next request reports it.
             Err(RegistryError::Missing { .. } | RegistryError::Unauthorized { .. }) => Ok(None),
@@ -107,15 +103,16 @@ impl RegistryClient {
     ) -> Result<(), RegistryError> {
         let image = reference.image();
         let failed = self.failed(reference);
-        self.log_in(reference, RegistryOperation::Push).await?;
+        let login = self.log_in(reference, RegistryOperation::Push).await?;
+        let client = self.library_client(&image, login).await?;
         for ArtifactBlob { digest, content } in &artifact.blobs {
             let size = content.len() as u64;
             let content = once(ready(Ok(content.clone())));
-            let pushed = self.client.push_blob_stream(&image, content, digest, Some(size)).await;
+            let pushed = client.push_blob_stream(&image, content, digest, Some(size)).await;
             pushed.map_err(&failed)?;
         }
         let kind = HeaderValue::from_static(OCI_IMAGE_MEDIA_TYPE);
-        let pushed = self.client.push_manifest_raw(&image, artifact.manifest.clone(), kind).await;
+        let pushed = client.push_manifest_raw(&image, artifact.manifest.clone(), kind).await;
         pushed.map(drop).map_err(failed)
     }
 
@@ -131,16 +128,14 @@ impl RegistryClient {
         limits: ArchiveLimits,
     ) -> Result<PulledArtifact, RegistryError> {
         let image = reference.image();
-        self.log_in(reference, RegistryOperation::Pull).await?;
-        let accepted = [OCI_IMAGE_MEDIA_TYPE];
-        let answer = self.client.pull_manifest_raw(&image, &self.credentials, &accepted).await;
-        let (manifest, _) = answer.map_err(self.failed(reference))?;
+        let (manifest, login) = self.fetch_manifest(reference).await?;
         let layer = artifact::bundle_layer(&manifest).map_err(|reason| {
             RegistryError::NotBundle { reference: reference.to_string(), reason: shown(&reason) }
         })?;
         let refused = |source| RegistryError::Archive { reference: reference.to_string(), source };
+        let client = self.library_client(&image, login).await?;
         // By digest only: the addresses of other servers in a manifest are not used.
-        let answer = self.client.pull_blob_stream(&image, layer.as_str()).await;
+        let answer = client.pull_blob_stream(&image, layer.as_str()).await;
         let mut stream = answer.map_err(self.failed(reference))?;
         let mut content = Vec::new();
         while let Some(part) = stream.next().await {
@@ -154,15 +149,50 @@ impl RegistryClient {
         Ok(PulledArtifact { digest: artifact::digest(&manifest), files })
     }
 
-    /// Gets the right to do `operation`. Without this, the client library would go on without
-    /// credentials if they are refused, and hide the reason.
-    async fn log_in(
+    /// Logs in, and returns the manifest of an artifact with the login for its blobs.
+    async fn fetch_manifest(
         &self,
         reference: &ArtifactReference,
-        operation: RegistryOperation,
-    ) -> Result<(), RegistryError> {
-        let answer = self.client.auth(&reference.image(), &self.credentials, operation).await;
-        answer.map(drop).map_err(self.failed(reference))
+    ) -> Result<(Vec<u8>, RegistryAuth), RegistryError> {
+        let login = self.log_in(reference, RegistryOperation::Pull).await?;
+        let manifest = self.manifest(reference, &login).await?;
+        Ok((manifest, login))
+    }
+
+    /// Returns a client of the library with a login for one repository: a client never replaces the
+    /// login that it has for a registry. It would send a password to any token server that the
+    /// registry names, so it gets no password that it could send there.
+    async fn library_client(
+        &self,
+        image: &Reference,
+        login: RegistryAuth,
+    ) -> Result<Client, RegistryError> {
+        let config = ClientConfig {
+            protocol: if self.plain_http { ClientProtocol::Http } else { ClientProtocol::Https },
+            // Every registry supports uploads in one request, and not all support chunks.
+            use_monolithic_push: true,
+            platform_resolver: None,
+            connect_timeout: Some(CONNECT_TIMEOUT),
+            read_timeout: Some(ANSWER_TIMEOUT),
+            user_agent: USER_AGENT,
+            ..ClientConfig::default()
+        };
+        // `Client::new` would use another configuration if this one fails.
+        let client = Client::try_from(config)
+            .map_err(|error| RegistryError::Client(root_cause(&error).to_string()))?;
+        let login = match login {
+            // The registry takes the password itself, and the library sends a token only there.
+            RegistryAuth::Basic(user, password) => {
+                for operation in [RegistryOperation::Pull, RegistryOperation::Push] {
+                    let token = RegistryTokenType::Basic(user.clone(), password.clone());
+                    client.tokens.insert(image, operation, token).await;
+                }
+                RegistryAuth::Anonymous
+            }
+            other @ (RegistryAuth::Anonymous | RegistryAuth::Bearer(_)) => other,
+        };
+        client.store_auth_if_needed(image.resolve_registry(), &login).await;
+        Ok(client)
     }
 
     /// Returns a function that converts errors of the client library.

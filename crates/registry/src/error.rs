@@ -46,6 +46,16 @@ pub enum RegistryError {
         /// The registry's reason.
         reason: String,
     },
+    /// The registry's token server would get the password without TLS.
+    #[error(
+        "cannot log in to `{host}`: its token server `{realm}` would get the password without TLS"
+    )]
+    InsecureLogin {
+        /// The registry.
+        host: String,
+        /// The address of the token server, without HTTPS.
+        realm: String,
+    },
     /// The artifact or its repository does not exist.
     #[error("the registry has no `{reference}`: {reason}")]
     Missing {
@@ -116,9 +126,7 @@ impl RegistryError {
         error: &OciDistributionError,
     ) -> Self {
         use OciDistributionError as Client;
-        if let Client::AuthenticationFailure(answer) = error {
-            Self::unauthorized(reference, reason(answer))
-        } else if let Client::UnauthorizedError { .. } = error {
+        if let Client::UnauthorizedError { .. } = error {
             Self::unauthorized(reference, "it requires a login".to_owned())
         } else if let Client::RegistryError { envelope, .. } = error {
             Self::from_codes(reference, envelope)
@@ -145,6 +153,30 @@ impl RegistryError {
                 reason: root_cause(error).to_string(),
                 might_be_http: false,
             },
+        }
+    }
+
+    /// Converts an answer about an artifact with another status than 200.
+    pub(super) fn from_answer(reference: &ArtifactReference, status: u16, answer: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(answer);
+        match (status, serde_json::from_slice::<OciEnvelope>(answer)) {
+            (401, _) => Self::unauthorized(reference, "it requires a login".to_owned()),
+            (400..=499, Ok(envelope)) => Self::from_codes(reference, &envelope),
+            _ => Self::from_status(reference, status, &text),
+        }
+    }
+
+    /// Converts the answer of a token server that gives no token.
+    pub(super) fn from_token_server(
+        reference: &ArtifactReference,
+        status: u16,
+        answer: &[u8],
+    ) -> Self {
+        let text = String::from_utf8_lossy(answer);
+        if status >= 500 {
+            Self::from_status(reference, status, &text)
+        } else {
+            Self::unauthorized(reference, reason(&text))
         }
     }
 
@@ -187,7 +219,7 @@ impl RegistryError {
     }
 
     /// Converts an error of a request without an answer.
-    fn from_connection(
+    pub(super) fn from_connection(
         reference: &ArtifactReference,
         plain_http: bool,
         error: &(dyn Error + 'static),
@@ -223,6 +255,9 @@ impl RegistryError {
             Self::Client(_) => {
                 "install the root certificates of your system (package `ca-certificates`), or name a file with SSL_CERT_FILE"
             }
+            Self::InsecureLogin { .. } => {
+                "no password was sent: let the operator of the registry give its token server HTTPS; only in a test network, add --plain-http"
+            }
             Self::Missing { .. } => {
                 "check repository and tag; some registries require that the repository is created first"
             }
@@ -239,7 +274,8 @@ impl RegistryError {
             Self::NotBundle { .. } | Self::Archive { .. } => {
                 "name an artifact that `gpu-rollout bundle push` pushed"
             }
-            Self::Refused { .. } | Self::Answer { .. } => return None,
+            Self::Answer { .. } => "check that the address is that of an OCI registry",
+            Self::Refused { .. } => return None,
         };
         Some(hint.to_owned())
     }
@@ -254,6 +290,7 @@ impl RegistryError {
             Self::Credentials { .. }
             | Self::IdentityToken { .. }
             | Self::Client(_)
+            | Self::InsecureLogin { .. }
             | Self::Missing { .. }
             | Self::Refused { .. }
             | Self::Digest { .. }

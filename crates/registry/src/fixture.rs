@@ -99,9 +99,9 @@ impl FakeRegistry {
         digest
     }
 
-    /// Stores a manifest under a tag.
-    pub fn put_manifest(&self, repository: &str, tag: &str, manifest: Vec<u8>) {
-        self.content().manifests.insert(format!("{repository}:{tag}"), manifest);
+    /// Stores a manifest under a tag or digest.
+    pub fn put_manifest(&self, repository: &str, version: &str, manifest: Vec<u8>) {
+        self.content().manifests.insert(manifest_key(repository, version), manifest);
     }
 
     /// Returns `REPOSITORY:TAG` of each artifact, sorted.
@@ -118,6 +118,12 @@ impl FakeRegistry {
     fn content(&self) -> MutexGuard<'_, FakeContent> {
         lock(&self.content)
     }
+}
+
+/// Returns the key of a manifest with a tag or digest.
+fn manifest_key(repository: &str, version: &str) -> String {
+    let separator = if version.contains(':') { '@' } else { ':' };
+    format!("{repository}{separator}{version}")
 }
 
 /// A thread that failed has failed its test already.
@@ -195,8 +201,7 @@ impl FakeContent {
         match (method.as_str(), rest.split_once("/manifests/"), rest.split_once("/blobs/")) {
             ("PUT", Some((repository, version)), _) => self.put(repository, version, body),
             (_, Some((repository, version)), _) => {
-                let separator = if version.contains(':') { '@' } else { ':' };
-                let key = format!("{repository}{separator}{version}");
+                let key = manifest_key(repository, version);
                 self.manifests.get(&key).map_or_else(FakeAnswer::unknown, |manifest| {
                     FakeAnswer::new(200, manifest).with("docker-content-digest", digest(manifest))
                 })
@@ -244,8 +249,8 @@ impl FakeContent {
         }
         let digest = digest(body);
         let location = format!("/v2/{repository}/manifests/{digest}");
-        for key in [format!("{repository}:{version}"), format!("{repository}@{digest}")] {
-            self.manifests.insert(key, body.to_vec());
+        for version in [version, digest.as_str()] {
+            self.manifests.insert(manifest_key(repository, version), body.to_vec());
         }
         FakeAnswer::new(201, "").with("location", location)
     }

@@ -1,6 +1,7 @@
 //! Addresses of repositories and artifacts in a registry: `oci://HOST/REPOSITORY[:TAG|@DIGEST]`.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::str::FromStr;
 
 use contract::grammar::{is_digest, is_tag, shown};
@@ -103,8 +104,10 @@ impl ArtifactRepository {
 
     /// Returns whether the registry is on this machine.
     pub(super) fn is_loopback(&self) -> bool {
-        let name = self.host.rsplit_once(':').map_or(self.host.as_str(), |(name, _)| name);
-        name == "localhost" || name.starts_with("127.") || name == "[::1]"
+        let host = self.host.as_str();
+        let in_brackets = host.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+        let (name, _) = in_brackets.or_else(|| host.split_once(':')).unwrap_or((host, ""));
+        name == "localhost" || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
     }
 }
 
@@ -256,7 +259,13 @@ mod tests {
             ("localhost", true),
             ("localhost:5000", true),
             ("127.0.0.1:5000", true),
+            ("127.8.9.10", true),
             ("[::1]:5000", true),
+            ("[::1]", true),
+            ("[2001:db8::1]:5000", false),
+            // A name of another machine, although it starts as an address of this one.
+            ("127.0.0.1.example.com", false),
+            ("127.anything.example:5000", false),
             ("registry.example.com", false),
             ("localhost.example.com", false),
         ] {

@@ -84,9 +84,14 @@ impl PushArguments {
         let artifact = Artifact::bundle(&info.recipe.name, &revision, &files)
             .map_err(|error| unpackable(&error))?;
         let client = registry.client(&repository)?;
-        let mut pushed = Vec::new();
+        // Users sign what is printed, so all charts are compared before the first line.
+        let mut placed = Vec::new();
         for chart in charts {
-            let chart = push_chart(&client, &repository, chart, printer).await?;
+            placed.push(PlacedChart::find(&client, &repository, chart).await?);
+        }
+        let mut pushed = Vec::new();
+        for chart in placed {
+            let chart = chart.push(&client, printer).await?;
             chart.print(output, printer);
             pushed.push(chart);
         }
@@ -163,26 +168,75 @@ fn other_source_note(bundle: &PackedBundle, reference: &ArtifactReference) -> Op
     })
 }
 
-/// Pushes a chart, unless the registry has it: its version identifies its content.
-async fn push_chart(
-    client: &RegistryClient,
-    repository: &ArtifactRepository,
-    chart: PackedChart,
-    printer: &mut Printer,
-) -> Result<PushedArtifact, TransferFailure> {
-    let PackedChart { name, version, metadata, files } = chart;
-    let repository = repository.below(&format!("{CHARTS}/{name}"))?;
-    let tag = chart_tag(&version);
-    let reference = repository.with_tag(&tag)?;
-    if let Some(digest) = client.digest(&reference).await? {
-        printer.note(&format!("skipping chart {name} {version}: already pushed"));
-        return Ok(PushedArtifact::new(&repository, tag, &digest, false));
+/// A chart with its place in the registry.
+struct PlacedChart {
+    /// Name and version.
+    title: String,
+    reference: ArtifactReference,
+    tag: String,
+    artifact: Artifact,
+    /// Whether the registry has the same artifact.
+    is_pushed: bool,
+}
+
+impl PlacedChart {
+    /// Packs a chart, and compares it with that in the registry.
+    ///
+    /// # Errors
+    /// The registry has another chart of this name and version. To report its digest would let
+    /// everyone who can push to the registry get a signature for any chart.
+    async fn find(
+        client: &RegistryClient,
+        repository: &ArtifactRepository,
+        chart: PackedChart,
+    ) -> Result<Self, TransferFailure> {
+        let PackedChart { name, version, metadata, files } = chart;
+        let tag = chart_tag(&version);
+        let reference = repository.below(&format!("{CHARTS}/{name}"))?.with_tag(&tag)?;
+        let artifact = Artifact::chart(&name, &version, metadata, &files)
+            .map_err(|error| unpackable(&error))?;
+        let title = format!("{name} {version}");
+        let is_pushed = match client.digest(&reference).await? {
+            None => false,
+            Some(digest) if digest == artifact.digest => true,
+            Some(digest) => return Err(other_chart(&title, &reference, &digest, &artifact.digest)),
+        };
+        Ok(Self { title, reference, tag, artifact, is_pushed })
     }
-    printer.note(&format!("pushing chart {name} {version}"));
-    let artifact =
-        Artifact::chart(&name, &version, metadata, &files).map_err(|error| unpackable(&error))?;
-    client.push(&reference, &artifact).await?;
-    Ok(PushedArtifact::new(&repository, tag, &artifact.digest, true))
+
+    /// Pushes the chart, unless the registry has it.
+    async fn push(
+        self,
+        client: &RegistryClient,
+        printer: &mut Printer,
+    ) -> Result<PushedArtifact, TransferFailure> {
+        let Self { title, reference, tag, artifact, is_pushed } = self;
+        if is_pushed {
+            printer.note(&format!("skipping chart {title}: already pushed"));
+        } else {
+            printer.note(&format!("pushing chart {title}"));
+            client.push(&reference, &artifact).await?;
+        }
+        Ok(PushedArtifact::new(&reference.repository, tag, &artifact.digest, !is_pushed))
+    }
+}
+
+/// The failure for a chart of which the registry has another one. Its version contains a digest of
+/// its content as rendered, so one of them is not what was rendered.
+fn other_chart(
+    title: &str,
+    reference: &ArtifactReference,
+    found: &str,
+    expected: &str,
+) -> TransferFailure {
+    TransferFailure::input(
+        format!(
+            "a chart of this version with other content is in the registry: `{reference}` has the digest {found}, and chart {title} of the bundle has {expected}"
+        ),
+        Some(
+            "if you edited the chart after rendering, put the change into the recipe and render again, or change `version` in its `Chart.yaml` and the tag in `sources/`; otherwise find out who pushed the chart in the registry before you trust it or delete its tag",
+        ),
+    )
 }
 
 fn not_a_bundle(error: &BundleError) -> TransferFailure {

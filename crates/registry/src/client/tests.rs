@@ -67,6 +67,8 @@ async fn token_is_requested_with_the_users_credentials() {
     let client = client_with(&registry, DOCKER_CONFIG);
     client.push(&reference(&registry), &bundle()).await.unwrap();
     assert_eq!(registry.requests()[..2], ["GET /v2/", "GET /token"]);
+    let logins = registry.requests().iter().filter(|request| *request == "GET /token").count();
+    assert_eq!(logins, 1, "the client library gets a token, and no password");
     client.pull(&reference(&registry), LIMITS).await.unwrap();
 }
 
@@ -143,6 +145,34 @@ async fn large_layer_is_not_read_to_its_end() {
         matches!(&error, RegistryError::Archive { source: ArchiveError::Size(10), .. }),
         "{error}"
     );
+}
+
+#[tokio::test]
+async fn large_manifest_is_not_read_to_its_end() {
+    let registry = FakeRegistry::start().unwrap();
+    let mut manifest = bundle().manifest.to_vec();
+    manifest.resize(5 << 20, b' ');
+    registry.put_manifest("team/gpu", "v1", manifest);
+    let (client, reference) = (client(&registry), reference(&registry));
+    let pulled = client.pull(&reference, LIMITS).await.map(drop);
+    for error in [pulled.unwrap_err(), client.digest(&reference).await.unwrap_err()] {
+        assert!(matches!(&error, RegistryError::Answer { .. }), "{error}");
+        assert!(error.to_string().ends_with("it is larger than 4 MiB"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn manifest_with_another_digest_is_refused() {
+    let registry = FakeRegistry::start().unwrap();
+    let (client, reference) = (client(&registry), reference(&registry));
+    registry.put_manifest("team/gpu", "v1", b"{}".to_vec());
+    let digest = client.digest(&reference).await.unwrap();
+    assert_eq!(digest, Some(artifact::digest(b"{}")));
+    let by_digest =
+        ArtifactReference { version: ArtifactVersion::Digest(bundle().digest), ..reference };
+    registry.put_manifest("team/gpu", &bundle().digest, b"{}".to_vec());
+    let error = client.pull(&by_digest, LIMITS).await.unwrap_err();
+    assert!(matches!(&error, RegistryError::Digest { .. }), "{error}");
 }
 
 #[tokio::test]

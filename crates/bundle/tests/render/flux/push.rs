@@ -52,6 +52,16 @@ fn each_chart_is_pushed_once_without_settings() {
     }
 }
 
+/// Only one of the two charts would get into the registry.
+#[test]
+fn edit_of_one_of_several_same_charts_is_refused() {
+    let (_directory, output) = written(URLS[1]);
+    let text = output.join("005-gpu-operator-post/README.md");
+    std::fs::write(&text, "mine\n").unwrap();
+    let error = pack(&output).unwrap_err();
+    assert!(matches!(&error, BundleError::OtherChart { chart, .. } if chart == "gpu-rollout"));
+}
+
 /// Otherwise Flux would wait for a chart that does not exist.
 #[test]
 fn sources_name_exactly_the_pushed_charts() {
