@@ -8,6 +8,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use schemars::{Schema, schema_for};
 
 use contract::exit::ExitCode;
+use contract::user_info::mask_user_info;
 use contract::visible;
 
 use crate::hook_command::HookArguments;
@@ -293,11 +294,14 @@ pub fn documents() -> [(&'static str, Schema); 7] {
 /// (kubernetes.io/docs/tasks/extend-kubectl/kubectl-plugins).
 const PLUGIN: &str = "kubectl-gpu_rollout";
 
-/// Prints help or an error of the command line, and ends the process. Control characters in an
-/// argument are visible, at the price of colors.
-fn end_with(error: &clap::Error) -> ! {
-    let text = error.render().to_string();
-    if !text.contains(|one| visible::is_hidden(one) && one != '\n') {
+/// Prints help or an error of the command line `words`, and ends the process. Control characters in
+/// an argument are visible, and passwords in addresses are not, at the price of colors.
+fn end_with(error: &clap::Error, words: &[OsString]) -> ! {
+    let rendered = error.render().to_string();
+    let text = words
+        .iter()
+        .fold(rendered.clone(), |text, word| mask_user_info(&text, &word.to_string_lossy()));
+    if text == rendered && !text.contains(|one| visible::is_hidden(one) && one != '\n') {
         error.exit()
     }
     Printer::standard().note(text.trim_end());
@@ -310,10 +314,10 @@ impl Cli {
     /// it. Help and errors end the process.
     pub fn of_process(words: impl Iterator<Item = OsString>) -> Self {
         let words: Vec<OsString> = words.collect();
-        let matches = Self::command_called(words.first()).try_get_matches_from(words);
+        let matches = Self::command_called(words.first()).try_get_matches_from(&words);
         matches
             .and_then(|matches| Self::from_arg_matches(&matches))
-            .unwrap_or_else(|error| end_with(&error))
+            .unwrap_or_else(|error| end_with(&error, &words))
     }
 
     /// Returns the command with the name that the user typed.

@@ -39,16 +39,75 @@ pub(super) fn write(file: &Path, archive: &[u8], option: &str, printer: &mut Pri
     written.is_ok()
 }
 
+/// The largest number of partial files of killed runs that are left next to an archive.
+const MOST_PARTIAL_FILES: u32 = 100;
+
 fn replace(file: &Path, archive: &[u8]) -> io::Result<()> {
-    let mut partial = file.as_os_str().to_owned();
-    partial.push(".partial");
-    let partial = PathBuf::from(partial);
-    let written = File::create(&partial)
-        .and_then(|mut open| open.write_all(archive).and_then(|()| open.sync_all()))
+    let (partial, mut open) = create_partial(file)?;
+    let written = open
+        .write_all(archive)
+        .and_then(|()| open.sync_all())
         .and_then(|()| fs::rename(&partial, file));
     if written.is_err() {
-        // The write error is reported. A partial file is useless, and may not exist.
+        // The write error is reported. A partial file is useless.
         let _ = fs::remove_file(&partial);
     }
     written
+}
+
+/// Creates a file next to `file`. It never opens a file that is there, which may be one of the
+/// user, or a link to it.
+fn create_partial(file: &Path) -> io::Result<(PathBuf, File)> {
+    let process = std::process::id();
+    for number in 0..MOST_PARTIAL_FILES {
+        let mut partial = file.as_os_str().to_owned();
+        partial.push(format!(".partial-{process}-{number}"));
+        match File::create_new(&partial) {
+            Ok(open) => return Ok((partial.into(), open)),
+            // Left by a killed run whose process had the same number.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// Returns the names in a directory, sorted.
+    fn names(directory: &Path) -> Vec<String> {
+        let entries = fs::read_dir(directory).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    /// Regression: a file of the user with the name of the partial one was emptied.
+    #[test]
+    fn file_with_the_partial_name_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let mine = path("mine");
+        fs::write(&mine, "years of work").unwrap();
+        symlink("mine", path("a.tgz.partial")).unwrap();
+        symlink("mine", path(&format!("a.tgz.partial-{}-0", std::process::id()))).unwrap();
+        replace(&path("a.tgz"), b"archive").unwrap();
+        assert_eq!(fs::read(path("a.tgz")).unwrap(), b"archive");
+        assert_eq!(fs::read_to_string(&mine).unwrap(), "years of work");
+        assert_eq!(names(directory.path()).len(), 4, "no partial file is left");
+    }
+
+    #[test]
+    fn failed_write_leaves_no_partial_file() {
+        let directory = tempfile::tempdir().unwrap();
+        // A file cannot replace a directory.
+        fs::create_dir(directory.path().join("a.tgz")).unwrap();
+        replace(&directory.path().join("a.tgz"), b"archive").unwrap_err();
+        assert_eq!(names(directory.path()), ["a.tgz"]);
+    }
 }

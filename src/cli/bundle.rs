@@ -84,8 +84,9 @@ Sign a bundle:
     /// Pack a bundle, its charts and its image list for an air gap
     ///
     /// Use it to deploy where no machine reaches the Internet. The archive contains the bundle, the
-    /// packaged charts of the vendors, the list of all images, and checksums. Its README.md has the
-    /// commands to copy the images, to deploy, and to render the bundle again without network.
+    /// packaged charts of the vendors, the list of all images, and checksums, all in the folder
+    /// RECIPE-air-gap. Its README.md has the commands to check the files, to copy the images, to
+    /// deploy, and to render the bundle again without network.
     ///
     /// This command needs no network either: it takes the charts from the directory CHARTS. If some
     /// are missing there, it names all of them with the `helm pull` commands that fetch them. The
@@ -95,8 +96,9 @@ Sign a bundle:
     #[command(after_help = "Examples:
   gpu-rollout bundle render -r mine.yaml -d helm -o bundle --registry-mirror registry.example.com
   gpu-rollout bundle archive bundle -o mine.tar.gz --charts charts --node-os ubuntu22.04
-Behind the air gap:
-  tar xzf mine.tar.gz && cat README.md
+Behind the air gap, in a new directory:
+  tar xzf mine.tar.gz && cd mine-air-gap
+  sha256sum --check --quiet checksums.txt && gpu-rollout bundle verify bundle
   ./bundle/deploy.sh --charts charts")]
     Archive(archive::ArchiveArguments),
     /// Push a bundle to a registry, for Flux, Argo CD or `bundle pull`

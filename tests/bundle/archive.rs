@@ -59,12 +59,23 @@ fn shell(scene: &Scene, directory: &Path, script: &str) -> String {
     printed
 }
 
-/// Unpacks the archive into a directory of its own, and checks its files.
+/// Unpacks the archive next to a file of the user, and runs the commands of its page that check its
+/// files. Returns its folder.
 fn unpack(scene: &Scene) -> PathBuf {
-    let gap = scene.path().join("gap");
-    fs::create_dir(&gap).unwrap();
-    let check = "sha256sum --check --strict --quiet checksums.txt";
-    shell(scene, &gap, &format!("tar xzf ../gap.tar.gz\n{check}\ndiff -r ../out bundle"));
+    let place = scene.path().join("gap");
+    fs::create_dir(&place).unwrap();
+    let mine = place.join("README.md");
+    fs::write(&mine, "mine").unwrap();
+    shell(scene, &place, "tar xzf ../gap.tar.gz");
+    assert_eq!(fs::read_to_string(&mine).unwrap(), "mine");
+    fs::remove_file(mine).unwrap();
+    let mut entries = fs::read_dir(&place).unwrap();
+    let gap = entries.next().unwrap().unwrap().path();
+    assert!(entries.next().is_none(), "the archive has one folder");
+    let page = fs::read_to_string(gap.join("README.md")).unwrap();
+    let (_, rest) = page.split_once("```sh\nsha256sum --check ").unwrap();
+    let (check, _) = rest.split_once("```").unwrap();
+    shell(scene, &gap, &format!("sha256sum --check --strict {check}\ndiff -r ../../out bundle"));
     fs::canonicalize(gap).unwrap()
 }
 
@@ -129,7 +140,7 @@ fn archive_deploys_and_renders_without_network() {
         "{render} -o before --chart-repository nvidia={charts} --chart-repository eks-charts={charts}"
     );
     assert!(scene.run(&before).status.success());
-    shell(&scene, &gap, "diff -r ../before rendered");
+    shell(&scene, &gap, "diff -r ../../before rendered");
 }
 
 /// The cluster reads charts from a registry, which the bundle names before and after.

@@ -36,6 +36,37 @@ const OPTIONS: &[(&str, &str, &str)] = &[
 const NOT_WRITTEN: [&str; 7] =
     ["recipe", "deployer", "output", "format", "data", "color", "allow-extends"];
 
+/// Regression: messages about wrong addresses repeated their passwords, which then were in the logs
+/// of pipelines.
+#[test]
+fn passwords_in_addresses_are_not_repeated() {
+    let directory = tempfile::tempdir().unwrap();
+    for scheme in ["oci://", "https://", "ftp://", "https:/", ""] {
+        for password in ["S3CRET", "S3CRET/S3CRET", "S3CRET'S3CRET S3CRET"] {
+            let address = &*format!("{scheme}user:{password}@registry.example.com/a:v1");
+            let chart = &*format!("nvidia={address}");
+            let mirror = &*format!("nvcr.io={address}");
+            let repo = &*format!("--repo={address}");
+            for arguments in [
+                &["push", "out", address][..],
+                &["pull", address, "out"],
+                &["pull", "oci://a/b:v1", "out", address],
+                &["render", "-r", "base", "-o", "out", "-d", "flux", repo],
+                &["render", "-r", "base", "-o", "out", "-d", "helm", "--chart-repository", chart],
+                &["render", "-r", "base", "-o", "out", "-d", "helm", "--registry-mirror", mirror],
+                &["render", "-r", "base", "-o", "out", "-d", "helm", "--hook-image", address],
+            ] {
+                let mut command = assert_cmd::Command::cargo_bin("gpu-rollout").unwrap();
+                command.current_dir(directory.path()).arg("bundle").args(arguments);
+                let output = command.output().unwrap();
+                let messages = String::from_utf8_lossy(&output.stderr);
+                assert_eq!(output.status.code(), Some(2), "{arguments:?}\n{messages}");
+                assert!(!messages.contains("S3CRET"), "{arguments:?}\n{messages}");
+            }
+        }
+    }
+}
+
 #[test]
 fn hostile_texts_in_options_are_harmless() {
     let command = cli::Cli::command();

@@ -55,12 +55,36 @@ pub enum ArchiveError {
     /// A path is absolute, leads out of the archive, or is not text.
     #[error("it has the path `{0}`, and only plain paths below its root are accepted")]
     Path(String),
+    /// A file that Git could take for a part of a repository, whose settings name programs to run.
+    #[error("`{0}` in it could be a part of a Git repository")]
+    Git(String),
     /// A link, a device or another special file.
     #[error("`{0}` in it is not a regular file")]
     Kind(String),
     /// Two files have the same path.
     #[error("it has `{0}` twice")]
     Twice(String),
+}
+
+/// Returns the files with their paths below `folder`.
+pub fn below(folder: &str, files: ArchiveFiles) -> ArchiveFiles {
+    files.into_iter().map(|(path, file)| (format!("{folder}/{path}"), file)).collect()
+}
+
+/// Returns whether Git could take the file at `path` for a part of a repository. An unpacked
+/// repository is dangerous: Git runs the programs that its settings name, even for `git status`.
+pub fn may_be_git(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    // A directory with the file `HEAD` may be a repository of any name.
+    path.split('/').any(|part| is_like(part, ".git") || is_like(part, "git~1"))
+        || is_like(name, "HEAD")
+}
+
+/// Returns whether a file system may take `part` for `name`. Some ignore case, dots and spaces at
+/// the end, and characters that are not visible.
+fn is_like(part: &str, name: &str) -> bool {
+    let plain: String = part.chars().filter(char::is_ascii).collect();
+    plain.trim_end_matches(['.', ' ']).eq_ignore_ascii_case(name)
 }
 
 /// Returns the archive of `files`, sorted by path. It contains no times and no owners, and of the
@@ -120,6 +144,9 @@ pub fn unpack(archive: &[u8], limits: ArchiveLimits) -> Result<ArchiveFiles, Arc
         let path = plain_path(&entry.path_bytes())?;
         if kind != EntryType::Regular {
             return Err(ArchiveError::Kind(path));
+        }
+        if may_be_git(&path) {
+            return Err(ArchiveError::Git(path));
         }
         let executable = entry.header().mode()? & 0o100 != 0;
         let mut content = Vec::new();
@@ -226,6 +253,28 @@ mod tests {
             assert!(matches!(unpack(&archive, LIMITS), Err(ArchiveError::Kind(_))), "{kind:?}");
         }
         assert!(unpack(&hostile(b"a/", EntryType::Directory, ""), LIMITS).unwrap().is_empty());
+    }
+
+    /// Regression: Git ran what the settings in a pulled bundle named.
+    #[test]
+    fn git_repository_is_not_unpacked() {
+        for path in [
+            ".git",
+            ".git/config",
+            "a/.GIT/config",
+            ".git./config",
+            ".git . /config",
+            "GIT~1/config",
+            ".g\u{200c}it/config",
+            "a/HEAD",
+        ] {
+            let archive = hostile(path.as_bytes(), EntryType::Regular, "");
+            let found = unpack(&archive, LIMITS);
+            assert!(matches!(found, Err(ArchiveError::Git(_))), "{path:?}: {found:?}");
+        }
+        let others =
+            files(&[".gitignore", ".github/a", "clusters/head/git"].map(|path| (path, "", false)));
+        assert_eq!(unpack(&tar_gz(&others).unwrap(), LIMITS).unwrap(), others);
     }
 
     #[test]

@@ -5,13 +5,14 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::checksums::{self, CHECKSUMS};
+use super::checksums::{self, CHECKSUMS, SIGNATURE};
 use super::directory::BundleDirectory;
 use super::images::{HOOK_IMAGE, NodeKinds, images, list};
 use super::info::BundleInfo;
 use super::verify::verify;
-use archive::{ArchiveFile, ArchiveFiles};
+use archive::{ArchiveFile, ArchiveFiles, below};
 use contract::digest::sha256;
+use contract::grammar::grammar;
 use contract::image_reference::has_registry;
 use contract::visible;
 use release::ReleasePlan;
@@ -40,7 +41,10 @@ const README: &str = "README.md";
 /// The content of an air-gap archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AirGapArchive {
-    /// The files by path.
+    /// The only folder at the top of the archive. Without it, unpacking would replace files of the
+    /// user, such as a `README.md`.
+    pub folder: String,
+    /// The files by their paths in that folder.
     pub files: ArchiveFiles,
     /// The number of charts.
     pub charts: usize,
@@ -70,9 +74,9 @@ pub fn air_gap(
     let images = ImageTexts::new(directory, &info, &plan, nodes)?;
     let needed = charts::needed(&info, &plan)?;
     let packages = charts::find(charts, &needed)?;
-    let readme = readme::readme(&info, &needed, &images.notes)?;
-    let below = |(path, file): (String, ArchiveFile)| (format!("{BUNDLE}/{path}"), file);
-    let mut files: ArchiveFiles = bundle.archive_files()?.into_iter().map(below).collect();
+    let key_option = bundle.kind(SIGNATURE).map(|_| "--key cosign.pub");
+    let readme = readme::readme(&info, key_option, &needed, &images.notes)?;
+    let mut files = below(BUNDLE, bundle.archive_files()?);
     for (chart, package) in needed.iter().zip(packages) {
         files.insert(format!("{CHARTS}/{}", chart.file()), ArchiveFile::new(package));
     }
@@ -82,7 +86,20 @@ pub fn air_gap(
     files.insert(README.to_owned(), ArchiveFile::new(readme));
     let list = checksum_list(&files);
     files.insert(CHECKSUMS.to_owned(), ArchiveFile::new(list));
-    Ok(AirGapArchive { files, charts: needed.len(), images: count, notes: images.notes })
+    Ok(AirGapArchive {
+        folder: folder(&info.recipe.name),
+        files,
+        charts: needed.len(),
+        images: count,
+        notes: images.notes,
+    })
+}
+
+/// Returns the folder for the archive of a bundle. The bundle may be from an untrusted source, so
+/// its recipe may have a name that is a path.
+fn folder(recipe: &str) -> String {
+    let is_name = grammar("recipeName").is_some_and(|name| (name.fits)(recipe));
+    format!("{}-air-gap", if is_name { recipe } else { BUNDLE })
 }
 
 /// Returns the list of all files for `sha256sum`.

@@ -1,15 +1,16 @@
 //! Converts a bundle on disk into the content of artifacts for a registry, and back.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde_json::{Map, Value};
 
 use super::BundleTree;
 use super::checksums::CHECKSUMS;
-use super::directory::{BundleDirectory, MAX_DEPTH, limit};
+use super::directory::{BundleDirectory, MAX_DEPTH, MAX_ENTRIES, limit};
 use super::error::BundleError;
 use super::info::{BundleIdentity, BundleInfo, INFO};
-use archive::{ArchiveFile, ArchiveFiles};
+use archive::{ArchiveFile, ArchiveFiles, may_be_git};
 use contract::digest::sha256;
 use deployer::layout::{CHART, SETTINGS};
 use deployer::{BundleFile, BundleSource, flux};
@@ -79,8 +80,16 @@ pub fn pack(directory: &Path) -> Result<PackedBundle, BundleError> {
         Some(source) => source.join(&path),
         None => path,
     };
-    let files = files.into_iter().map(|(name, file)| (path(name), file)).collect();
-    Ok(PackedBundle { info, registry, revision, files, charts })
+    let mut packed = ArchiveFiles::new();
+    for (name, file) in files {
+        let path = path(name);
+        if may_be_git(&path) {
+            let reason = "it could be a part of a Git repository, which `bundle pull` refuses";
+            return Err(BundleError::file(&directory.join(path), &reason));
+        }
+        packed.insert(path, file);
+    }
+    Ok(PackedBundle { info, registry, revision, files: packed, charts })
 }
 
 /// Creates a bundle from the files of an artifact. It may be in a directory of the artifact. The
@@ -88,7 +97,8 @@ pub fn pack(directory: &Path) -> Result<PackedBundle, BundleError> {
 /// is the artifact, for messages.
 ///
 /// # Errors
-/// It is not a bundle, it is incomplete, or a file cannot be in a bundle.
+/// It is not a bundle, it is incomplete, it has too many files and directories, or a file cannot be
+/// in a bundle.
 pub fn unpack(place: &Path, files: ArchiveFiles) -> Result<UnpackedBundle, BundleError> {
     let Some(root) = root(&files).map(str::to_owned) else {
         return Err(BundleError::NoBundle { directory: place.to_owned(), file: INFO });
@@ -108,6 +118,10 @@ pub fn unpack(place: &Path, files: ArchiveFiles) -> Result<UnpackedBundle, Bundl
         let content = text(&content).map_err(invalid)?.into();
         found.push(BundleFile { path: path.to_owned(), content, executable });
     }
+    if entry_count(&found) > MAX_ENTRIES {
+        let reason = format!("it has more than {MAX_ENTRIES} files and directories");
+        return Err(BundleError::file(place, &reason));
+    }
     let tree = BundleTree::complete(found);
     if tree.get(CHECKSUMS).is_none() {
         return Err(incomplete(place));
@@ -117,6 +131,16 @@ pub fn unpack(place: &Path, files: ArchiveFiles) -> Result<UnpackedBundle, Bundl
         BundleError::file(&place.join(&root).join(INFO), &"it names no recipe and deployer")
     })?;
     Ok(UnpackedBundle { tree, identity })
+}
+
+/// Returns the number of files and directories, as the limit of the commands that read bundles on
+/// disk counts them.
+fn entry_count(files: &[BundleFile]) -> usize {
+    let folders: BTreeSet<&str> = files
+        .iter()
+        .flat_map(|file| file.path.match_indices('/').map(move |(end, _)| &file.path[..end]))
+        .collect();
+    files.len() + folders.len()
 }
 
 fn incomplete(directory: &Path) -> BundleError {

@@ -84,11 +84,11 @@ impl OutputDirectory {
     }
 }
 
-/// Returns the absolute path without symbolic links. Creates missing parents.
+/// Returns the absolute path without symbolic links. Creates missing parents, but not those of the
+/// target of a link: they may be on a volume that is not mounted.
 fn resolve(output: &Path) -> Result<PathBuf, WriteError> {
-    match fs::symlink_metadata(output) {
-        Ok(_) => {
-            let directory = fs::canonicalize(output).map_err(WriteError::io(output))?;
+    match fs::canonicalize(output) {
+        Ok(directory) => {
             if !directory.is_dir() {
                 return Err(WriteError::NoDirectory(directory));
             }
@@ -106,7 +106,16 @@ fn resolve(output: &Path) -> Result<PathBuf, WriteError> {
             let name =
                 output.file_name().ok_or_else(|| WriteError::NoDirectory(output.to_owned()))?;
             fs::create_dir_all(parent).map_err(WriteError::io(parent))?;
-            Ok(fs::canonicalize(parent).map_err(WriteError::io(parent))?.join(name))
+            let parent = fs::canonicalize(parent).map_err(WriteError::io(parent))?;
+            let directory = parent.join(name);
+            // A process that dies between the two renames leaves a link that leads nowhere.
+            let Ok(target) = fs::read_link(&directory) else { return Ok(directory) };
+            let target = parent.join(target);
+            if target.parent().is_some_and(Path::is_dir) {
+                resolve(&target)
+            } else {
+                Err(WriteError::DanglingLink { link: output.to_owned(), target })
+            }
         }
         Err(source) => Err(WriteError::io(output)(source)),
     }

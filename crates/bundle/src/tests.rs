@@ -206,6 +206,27 @@ fn write_repairs_what_a_killed_run_left() {
     assert_eq!(names(directory.path()), ["out"]);
 }
 
+/// Regression: after a killed run, every later run through a link failed.
+#[test]
+fn old_bundle_behind_a_link_is_restored() {
+    for name in ["link", "link/"] {
+        let (directory, output) = bundle();
+        symlink("out", directory.path().join("link")).unwrap();
+        fs::rename(&output, directory.path().join(".out.gpu-rollout-old")).unwrap();
+        let link = directory.path().join(name);
+        assert!(write(tree(), &link, false).unwrap().replaced, "{name}");
+        assert_eq!(names(directory.path()), ["link", "out"], "{name}");
+        assert_eq!(verify(&link).unwrap(), [], "{name}");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let link = directory.path().join("link");
+    symlink("not-mounted/out", &link).unwrap();
+    let error = write(tree(), &link, false).unwrap_err();
+    assert!(matches!(&error, WriteError::DanglingLink { .. }), "{error}");
+    assert!(error.hint().is_some(), "{error}");
+    assert_eq!(names(directory.path()), ["link"]);
+}
+
 #[test]
 fn what_is_no_bundle_is_said_so() {
     let directory = tempfile::tempdir().unwrap();

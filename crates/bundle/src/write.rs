@@ -30,6 +30,14 @@ pub enum WriteError {
     /// The path is a file, or has no file name.
     #[error("cannot write a bundle to `{}`: not a directory", .0.display())]
     NoDirectory(PathBuf),
+    /// The path is a link that leads nowhere, and not even the parent of its target exists.
+    #[error("cannot write a bundle to `{}`: it is a link to `{}`, whose parent directory does not exist", link.display(), target.display())]
+    DanglingLink {
+        /// The link.
+        link: PathBuf,
+        /// Its target.
+        target: PathBuf,
+    },
     /// The directory contains other files.
     #[error("`{}` contains files that are not part of a bundle: {}", directory.display(), few(names))]
     Foreign {
@@ -69,6 +77,9 @@ impl WriteError {
             Self::Io { source, .. } => io_hint(source.kind()),
             Self::NoDirectory(_) | Self::Foreign { .. } => {
                 Some("name a directory that is empty, contains a bundle or does not exist")
+            }
+            Self::DanglingLink { .. } => {
+                Some("create the parent directory of the target, or name another directory")
             }
             Self::Edited { .. } => Some(
                 "to keep the edits, move them into the recipe; then render again with --force, which replaces the edited bundle",

@@ -31,6 +31,7 @@ pub mod secret_patterns;
 pub mod selector;
 pub mod settings;
 pub mod task;
+pub mod user_info;
 pub mod user_request;
 pub mod visible;
 pub mod window;

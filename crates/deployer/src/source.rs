@@ -7,6 +7,7 @@ use super::verification::SourceVerification;
 use contract::git_source;
 use contract::grammar::{is_address, is_digest, is_tag, shown};
 use contract::image_reference::{self, is_repository_path};
+use contract::user_info::user_info;
 
 /// A repository, its revision, and the bundle's path in it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -143,6 +144,11 @@ impl BundleSource {
     /// # Errors
     /// See [`BundleSourceError`].
     pub fn new(url: &str, revision: &str, path: &str) -> Result<Self, BundleSourceError> {
+        // First, because the other errors repeat the address. The user in `ssh://git@host` is not a
+        // secret; a password is.
+        if user_info(url).is_some() {
+            return Err(BundleSourceError::Secret);
+        }
         for (part, text) in [
             (BundleSourcePart::Url, url),
             (BundleSourcePart::Revision, revision),
@@ -174,12 +180,6 @@ impl BundleSource {
         }
         if rest.starts_with('-') {
             return Err(BundleSourceError::Form(BundleSourcePart::Url, shown(url)));
-        }
-        // The user in `ssh://git@host` is not a secret; a password is.
-        let user =
-            rest.split('/').next().and_then(|host| host.split_once('@')).map(|(user, _)| user);
-        if user.is_some_and(|user| user.contains(':') || !url.starts_with("ssh://")) {
-            return Err(BundleSourceError::Secret);
         }
         if revision.is_empty() {
             return Err(BundleSourceError::Revision);
@@ -383,6 +383,15 @@ mod tests {
                 (BundleSourcePart::Url, Some(hint)),
                 "{url}"
             );
+        }
+        for url in [
+            "https://user:word@example.com/a b",
+            "https://user:wo/rd@example.com/a",
+            "ftp://user:word@example.com/a",
+            "user:word@example.com/a",
+            "-user:word@example.com/a",
+        ] {
+            assert_eq!(error(url, "main", ""), BundleSourceError::Secret, "{url}");
         }
         assert_eq!(error("example.com:a", "main", "").hint(), None);
         assert_eq!(error("https://example.com/a", "a b", "").part(), BundleSourcePart::Revision);

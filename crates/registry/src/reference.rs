@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use contract::grammar::{is_digest, is_tag, shown};
 use contract::image_reference::{self, is_repository_path};
+use contract::user_info::user_info;
 
 /// The scheme of an address.
 const SCHEME: &str = "oci://";
@@ -151,6 +152,10 @@ impl FromStr for RegistryAddress {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
+        // First, because the other errors repeat the text.
+        if user_info(text).is_some() {
+            return Err(AddressError::Secret);
+        }
         let form = || AddressError::Form(shown(text));
         let (host, rest) =
             text.strip_prefix(SCHEME).and_then(|rest| rest.split_once('/')).ok_or_else(form)?;
@@ -236,7 +241,16 @@ mod tests {
         ] {
             assert_eq!(shape(text), AddressError::Repository(path.to_owned()));
         }
-        assert_eq!(shape("oci://user:word@a/b"), AddressError::Secret);
+        for text in [
+            "oci://user:word@a/b",
+            "oci://user@a/b",
+            "oci://user:word@A b/c",
+            "oci://user:wo/rd@a/b:v1",
+            "https://user:word@a/b",
+            "user:word@a/b:v1",
+        ] {
+            assert_eq!(shape(text), AddressError::Secret, "{text}");
+        }
         assert_eq!(shape("oci://a/b:"), AddressError::Tag(String::new()));
         assert_eq!(shape("oci://a/b:-x"), AddressError::Tag("-x".to_owned()));
         assert_eq!(shape("oci://a/b@sha256:0a"), AddressError::Digest("sha256:0a".to_owned()));

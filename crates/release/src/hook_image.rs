@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use contract::grammar::{is_digest, is_image_name, is_tag};
 use contract::image_reference::split;
+use contract::user_info::mask_user_info;
 
 /// `REPOSITORY[:TAG|@DIGEST]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +46,7 @@ impl FromStr for HookImage {
             && digest.is_none_or(|digest| digest.strip_prefix("sha256:").is_some_and(is_digest))
             && !(tag.is_some() && digest.is_some());
         if !fits {
-            return Err(HookImageError(text.to_owned()));
+            return Err(HookImageError(mask_user_info(text, text)));
         }
         Ok(Self {
             repository: repository.to_owned(),
@@ -97,6 +98,14 @@ mod tests {
             "a/-b",
         ] {
             assert!(bad.parse::<HookImage>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn password_in_image_is_not_repeated() {
+        for bad in ["https://user:word@a/b", "user:word@a/b:v1"] {
+            let error = bad.parse::<HookImage>().unwrap_err().to_string();
+            assert!(error.contains("***@a/b") && !error.contains("word"), "{error}");
         }
     }
 }

@@ -17,6 +17,7 @@ use catalog::{self, hook_chart, lookup};
 use contract::acceptance::ACCEPTANCE_NAMESPACE;
 use contract::grammar::is_image_name;
 use contract::image_reference::has_registry;
+use contract::user_info::mask_user_info;
 
 /// One `--registry-mirror [FROM=]TO`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -47,13 +48,13 @@ impl FromStr for RegistryMirror {
 
     fn from_str(text: &str) -> Result<Self, RegistryMirrorError> {
         if text.contains("://") {
-            return Err(RegistryMirrorError::Scheme(text.to_owned()));
+            return Err(RegistryMirrorError::Scheme(mask_user_info(text, text)));
         }
         let (from, to) = text.split_once('=').map_or((None, text), |(from, to)| (Some(from), to));
         let fits = |part: &str| is_image_name(part.strip_suffix('/').unwrap_or(part));
         let trimmed = |part: &str| part.trim_end_matches('/').to_owned();
         if !fits(to) || !from.is_none_or(fits) {
-            return Err(RegistryMirrorError::Form(text.to_owned()));
+            return Err(RegistryMirrorError::Form(mask_user_info(text, text)));
         }
         Ok(Self { from: from.map(trimmed), to: trimmed(to) })
     }
@@ -317,6 +318,14 @@ mod tests {
             ["", "=", "a=", "=b", "https://a", "a b", "/a", "a=b=c", "a;b", "-a", "a=-b", "a/.b"]
         {
             assert!(bad.parse::<RegistryMirror>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn password_in_mirror_is_not_repeated() {
+        for bad in ["https://user:word@a/b", "nvcr.io=user:word@a/b", "user:word@a"] {
+            let error = bad.parse::<RegistryMirror>().unwrap_err().to_string();
+            assert!(error.contains("***@a") && !error.contains("word"), "{error}");
         }
     }
 

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use super::model::ChartOrigin;
 use catalog::model::CatalogComponent;
 use contract::grammar::{is_line, repository_problem, shown};
+use contract::user_info::{mask_user_info, user_info};
 
 /// One `--chart-repository NAME=URL`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +50,16 @@ impl FromStr for RepositoryOverride {
     type Err = RepositoryOverrideError;
 
     fn from_str(text: &str) -> Result<Self, RepositoryOverrideError> {
+        // First, because other errors repeat the text.
+        if user_info(text).is_some() {
+            // Without a name, what precedes `=` may be a part of the password.
+            let is_name = |name: &&str| !name.is_empty() && !name.contains(['/', ':', '@']);
+            let name = text.split_once('=').map(|(name, _)| name).filter(is_name);
+            return Err(match name {
+                Some(name) => RepositoryOverrideError::Secret(name.to_owned()),
+                None => RepositoryOverrideError::Form(mask_user_info(text, text)),
+            });
+        }
         let (name, url) = text
             .split_once('=')
             .filter(|(name, url)| !name.is_empty() && !url.is_empty())
@@ -130,6 +141,24 @@ mod tests {
             "a=/mnt/$(x)",
         ] {
             assert!(bad.parse::<RepositoryOverride>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn passwords_are_not_repeated() {
+        for text in [
+            "nvidia=https://user:word@example.com/a",
+            "nvidia=ftp://user:word@example.com",
+            "nvidia=user:word@example.com",
+            "nvidia=https://user:wo/word@example.com",
+            "https://user:word@example.com",
+            "https://user:a=word@example.com",
+        ] {
+            let error = text.parse::<RepositoryOverride>().unwrap_err();
+            assert!(!error.to_string().contains("word@"), "{error}");
+            let has_name = text.starts_with("nvidia");
+            let is_secret = error == RepositoryOverrideError::Secret("nvidia".to_owned());
+            assert_eq!(is_secret, has_name, "{text}");
         }
     }
 }

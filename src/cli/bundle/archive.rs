@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::images::NodeKindOptions;
 use crate::cli::archive_file;
 use crate::printer::Printer;
-use ::archive::tar_gz;
+use ::archive::{below, tar_gz};
 use bundle::air_gap::{AirGapArchive, air_gap};
 use contract::count::with_noun;
 use contract::digest::sha256;
@@ -39,7 +39,7 @@ impl ArchiveArguments {
         if archive_file::is_taken(&output, force, "--output", printer) {
             return ExitCode::Input;
         }
-        let AirGapArchive { files, charts, images, notes } =
+        let AirGapArchive { folder, files, charts, images, notes } =
             match air_gap(&directory, &charts, &nodes.kinds()) {
                 Ok(archive) => archive,
                 Err(error) => {
@@ -47,7 +47,8 @@ impl ArchiveArguments {
                     return error.code();
                 }
             };
-        let archive = match tar_gz(&files) {
+        let count = with_noun(files.len(), "file");
+        let archive = match tar_gz(&below(&folder, files)) {
             Ok(archive) => archive,
             Err(error) => {
                 printer.error(&format!("cannot pack the archive: {error}"), None);
@@ -60,7 +61,7 @@ impl ArchiveArguments {
         printer.note(&format!(
             "wrote `{}`: {}, {}, {}, {} KiB",
             output.display(),
-            with_noun(files.len(), "file"),
+            count,
             with_noun(charts, "chart"),
             with_noun(images, "listed image"),
             archive.len().div_ceil(1024)
@@ -69,7 +70,9 @@ impl ArchiveArguments {
         for note in notes {
             printer.note(&format!("note: {note}"));
         }
-        printer.note("next: unpack it behind the air gap; its README.md has the commands");
+        printer.note(&format!(
+            "next: unpack it behind the air gap, in a new directory; `{folder}/README.md` has the commands"
+        ));
         ExitCode::Success
     }
 }

@@ -20,6 +20,8 @@ struct AirGapPage<'a> {
     recipe: &'a str,
     deployer: &'a str,
     program: &'a str,
+    /// The option of `bundle verify` for a signed bundle.
+    key_option: Option<&'a str>,
     /// Whether the deployer runs where the archive is, and not in the cluster.
     runs_here: bool,
     /// Whether the bundle names the registry of the images.
@@ -46,12 +48,13 @@ struct PageRepository<'a> {
     registry: Option<&'a str>,
 }
 
-/// Returns the page.
+/// Returns the page. `key_option`: the option of `bundle verify` for a signed bundle.
 ///
 /// # Errors
 /// The bundle is for an unknown deployer, or the page cannot be rendered, which is a bug.
 pub(super) fn readme(
     info: &BundleInfo,
+    key_option: Option<&str>,
     charts: &[NeededChart],
     notes: &[String],
 ) -> Result<String, AirGapError> {
@@ -69,6 +72,7 @@ pub(super) fn readme(
         recipe: &info.recipe.name,
         deployer: deployer.name,
         program: &info.rendered_by,
+        key_option,
         runs_here: deployer.source == SourceNeed::None,
         is_mirrored: !info.registry_mirrors.is_empty(),
         has_registries: repositories.values().all(Option::is_some),

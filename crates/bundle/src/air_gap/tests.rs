@@ -182,3 +182,33 @@ fn edited_or_unclear_bundle_is_refused() {
     let other = air_gap(directory.path(), &charts, &nodes());
     assert!(matches!(other, Err(AirGapError::Bundle(BundleError::NoBundle { .. }))));
 }
+
+/// Regression: unpacking an archive replaced the user's own `README.md`.
+#[test]
+fn archive_has_one_folder_of_its_own() {
+    let (directory, output) = bundle("base", &PlanOptions::default());
+    let charts = directory.path().join("charts");
+    fill(&output, &charts, "");
+    assert_eq!(air_gap(&output, &charts, &nodes()).unwrap().folder, "base-air-gap");
+    for path in ["", ".", "..", "a/../../b", "/etc"] {
+        assert_eq!(folder(path), "bundle-air-gap", "{path}");
+    }
+}
+
+#[test]
+fn page_of_a_signed_bundle_checks_the_signature() {
+    let (directory, output) = bundle("base", &PlanOptions::default());
+    let charts = directory.path().join("charts");
+    fill(&output, &charts, "");
+    let page = || {
+        let archive = air_gap(&output, &charts, &nodes()).unwrap();
+        String::from_utf8(archive.files[README].content.clone()).unwrap()
+    };
+    let check = "\ngpu-rollout bundle verify bundle";
+    let unsigned = page();
+    assert!(unsigned.contains(&format!("{check}\n```\n")), "{unsigned}");
+    fs::write(output.join(SIGNATURE), "{}").unwrap();
+    let signed = page();
+    assert!(signed.contains(&format!("{check} --key cosign.pub\n```\n")), "{signed}");
+    assert!(signed.contains("`cosign.pub` is the public key"), "{signed}");
+}
