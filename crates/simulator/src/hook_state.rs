@@ -102,12 +102,14 @@ impl HookState {
         let memory = &mut self.memory;
         let nodes = std::mem::take(&mut memory.nodes);
         let (cohort, baseline) = (memory.cohort.take(), memory.baseline.take());
+        let earlier_baseline = memory.earlier_baseline.take();
         // The record is written before the actions that depend on it.
         let (proof, proven_driver) = (memory.proof.take(), memory.proven_driver.take());
         *memory = RunMemory {
             cohort,
             nodes,
             baseline,
+            earlier_baseline,
             proof,
             accepted: accepted_nodes(&self.requests),
             proven_driver,
