@@ -87,7 +87,7 @@ enum CliCommand {
     /// Render, verify, compare and push bundles
     ///
     /// A bundle is the directory of files that `render` writes for one deployer. `push` and `pull`
-    /// exchange bundles with a registry. The other commands read bundles and change nothing. None
+    /// exchange bundles with a registry, `archive` writes an archive. The other commands only read. None
     /// of them needs a cluster.
     Bundle(bundle::BundleArguments),
     /// Simulate a GPU driver upgrade: duration, nodes and pods affected
@@ -188,10 +188,9 @@ enum CliCommand {
     /// Continue a paused rollout where it stopped
     ///
     /// `resume` removes the pause, and releases the nodes that the pause held, unless another pause
-    /// covers them. It also ends a halt, in which the hook starts no more nodes because the new driver
-    /// failed on the first ones. Before it asks, it lists each halt with its cause and nodes. A running
-    /// hook Job continues. If the Job ended during the pause, or because of the halt, deploy the
-    /// bundle again.
+    /// covers them. It also ends a halt, in which the hook starts no more nodes because too many have
+    /// failed. Before it asks, it lists each halt with its cause and nodes. A running hook Job
+    /// continues. If the Job ended during the pause, or because of the halt, deploy the bundle again.
     ///
     /// After a halt, failed nodes stay failed, and those whose driver was touched stay cordoned.
     /// With `--accept`, the next run takes the named nodes as proven and uncordons them, although
@@ -235,10 +234,10 @@ enum CliCommand {
     /// Retry failed nodes
     ///
     /// Use it after you have removed the cause of the failure. In mode `drive`, the running hook
-    /// upgrades the node again. If no hook is running, the hook of the next deployment does. A
-    /// foreign cordon does not prevent this, and stays. In the other modes, NVIDIA's controller upgrades the node again;
-    /// if the node failed in one of these modes because its new driver did not start, `retry` also
-    /// deletes the driver pod.
+    /// upgrades the node again. If no hook is running, the hook of the next deployment does. A foreign
+    /// cordon does not prevent this, and stays. In the other modes, NVIDIA's controller upgrades the
+    /// node again; if the controller gave up because the new driver did not start, `retry` also deletes
+    /// the driver pod.
     #[command(after_help = "Examples:
   gpu-rollout retry gpu-3
   gpu-rollout retry gpu-3 gpu-4 --dry-run")]

@@ -27,7 +27,7 @@ pub enum ListingFormat {
     Json,
     /// One YAML document with the same fields.
     Yaml,
-    /// One `node/NAME` per line; in `status`, nodes that are done are left out.
+    /// One `node/NAME` per line.
     Name,
 }
 

@@ -25,7 +25,7 @@ pub fn user_info(text: &str) -> Option<&str> {
     let user = &rest[..authority.rfind('@').or_else(|| rest.rfind('@'))?];
     let mut colons = user.match_indices(':').map(|(at, _)| at);
     let Some(colon) = colons.find(|at| !user[*at..].starts_with(SCHEME_END)) else {
-        // The user of ssh is no secret. Other programs take a token as the user.
+        // The user of ssh is not a secret. Other programs take a token as the user.
         let may_be_token = scheme.is_some_and(|scheme| !scheme.ends_with("ssh"));
         return (may_be_token && !user.contains(PATH)).then_some(user);
     };

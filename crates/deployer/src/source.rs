@@ -110,8 +110,8 @@ impl BundleSourceError {
         match self {
             Self::Short(_, address) => Some(format!("write it as `{address}`")),
             Self::Pinned(url, revision) => {
-                let only = if revision.starts_with(DIGEST) { " (only for Flux)" } else { "" };
-                Some(format!("write it as --repo {url} --revision {revision}{only}"))
+                let tag = if revision.starts_with(DIGEST) { " (with Argo CD, a tag)" } else { "" };
+                Some(format!("write it as --repo {url} --revision {revision}{tag}"))
             }
             Self::NoArtifacts(_) => {
                 Some("push the bundle to a registry: --repo oci://…".to_owned())
@@ -374,10 +374,9 @@ mod tests {
             ("oci://example.com:5000/a/b@sha256:0a", "sha256:0a"),
         ] {
             let pinned = error(url, "main", "");
-            let only = if revision == "v1" { "" } else { " (only for Flux)" };
-            let hint = format!(
-                "write it as --repo oci://example.com:5000/a/b --revision {revision}{only}"
-            );
+            let tag = if revision == "v1" { "" } else { " (with Argo CD, a tag)" };
+            let hint =
+                format!("write it as --repo oci://example.com:5000/a/b --revision {revision}{tag}");
             assert_eq!(
                 (pinned.part(), pinned.hint()),
                 (BundleSourcePart::Url, Some(hint)),

@@ -287,10 +287,10 @@ impl UpgradeReason {
                 "wait: policy.canary.soak sets how long the hook pauses after each step"
             }
             Self::Halted { cause: HaltCause::FailedTests, .. } => {
-                "find out why the tests failed: run gpu-rollout why NODE for the named nodes. If the tests are bad, correct them in the recipe. If the nodes are bad, repair them, and run gpu-rollout retry NODE for each. Then run gpu-rollout resume, and deploy the bundle again"
+                "find out why the tests failed: run gpu-rollout why NODE for the nodes that failed. If the tests are bad, correct them in the recipe. If these nodes are bad, repair them, and run gpu-rollout retry NODE for each. Then run gpu-rollout resume, and deploy the bundle again"
             }
             Self::Halted { cause: HaltCause::FailedProofs | HaltCause::FailedNodes, .. } => {
-                "find out why the proof failed: run gpu-rollout why NODE for the named nodes. If the driver is bad, deploy the previous one. If the nodes are bad, repair them, run gpu-rollout retry NODE for each and then gpu-rollout resume, and deploy the bundle again"
+                "find out why the proof failed: run gpu-rollout why NODE for the nodes that failed. If the driver is bad, deploy the previous one. If these nodes are bad, repair them, run gpu-rollout retry NODE for each and then gpu-rollout resume, and deploy the bundle again"
             }
             Self::FailureBudget { .. } => {
                 "fix the cause of the failures, run gpu-rollout retry for the failed nodes, then deploy again; the limit is policy.failureBudget"

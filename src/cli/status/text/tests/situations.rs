@@ -48,7 +48,7 @@ fn waits_for(reason: &Reason, is_halted: bool) -> BlockingCondition {
         Settings { operator_namespace: "gpu-operator".to_owned(), ..Settings::default() };
     let context = RemedyContext {
         node: Some("gpu-0"),
-        driver_pod: None,
+        driver_pod: Some("nvidia-driver-x2x9q"),
         plugin_pods: &[],
         settings: &settings,
         is_halted,
