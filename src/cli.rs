@@ -87,8 +87,8 @@ enum CliCommand {
     /// Render, verify, compare and push bundles
     ///
     /// A bundle is the directory of files that `render` writes for one deployer. `push` and `pull`
-    /// exchange bundles with a registry, `archive` writes an archive. The other commands only read. None
-    /// of them needs a cluster.
+    /// exchange bundles with a registry, `archive` writes an archive. The other commands only read.
+    /// None of them needs a cluster.
     Bundle(bundle::BundleArguments),
     /// Simulate a GPU driver upgrade: duration, nodes and pods affected
     ///

@@ -47,9 +47,9 @@ pub struct RecipeArguments {
 enum RecipeCommand {
     /// Check recipes and report errors and warnings
     ///
-    /// Use it after each change to a recipe, and in CI. Each finding has a file and, where
-    /// possible, a line, a column and a hint. The command exits with 1 if a recipe has an error or, with
-    /// --strict, a warning.
+    /// Use it after each change to a recipe, and in CI. Each finding has a file and, where possible, a
+    /// line, a column and a hint. The command exits with 1 if a recipe has an error or, with --strict,
+    /// a warning.
     #[command(
         after_long_help = "Examples:\n  gpu-rollout recipe check team/*.yaml\n  gpu-rollout recipe check eks-gb200-training --set cluster.gpuNodes=64"
     )]
@@ -100,9 +100,9 @@ enum RecipeCommand {
     /// Create a recipe that extends one from the program's library
     ///
     /// Use it to start your own recipe. The criteria (--service, --accelerator, --intent, --os) must
-    /// select exactly one recipe of the library. The new file has comments, and
-    /// passes `recipe check`, except if --gpu-nodes is so large that the limits of the recipe must be
-    /// raised first. An existing file is never overwritten.
+    /// select exactly one recipe of the library. The new file has comments, and passes `recipe check`,
+    /// except if --gpu-nodes is so large that the limits of the recipe must be raised first. An
+    /// existing file is never overwritten.
     #[command(
         after_long_help = "Examples:\n  gpu-rollout recipe new mine.yaml --gpu-nodes 16 --accelerator gb200 --intent training\n  gpu-rollout recipe new mine.yaml --gpu-nodes 16 --extends base"
     )]

@@ -8,18 +8,30 @@ use std::process::{Command, Output};
 use tempfile::TempDir;
 
 use crate::{add_program, errors, path_with, succeed};
+use contract::digest::sha256;
 
 /// Appends the name and the arguments of a program to `calls`.
 const RECORD: &str = "here=${0%/*}/..\necho \"${0##*/} $*\" >>\"$here/calls\"\n";
 const REGISTRY: &str = "registry.example.com/team";
 /// What the chart's archive contains.
 const CHART: &str = "chart\n";
-/// The SHA-256 of `CHART`.
-const CHART_DIGEST: &str = "d6d05c6c0ef385a06afc1fb04d2b428a07deebe61e8cdcd0845963d7d93a6bf3";
 /// What the registry has of the image, if it is the same.
 const INDEX: &str = "index\n";
-/// The SHA-256 of `INDEX`.
-const INDEX_DIGEST: &str = "f816b480f87144ec4de5862adf028ff66cc6964250325d53fd22bf8922824b6f";
+
+/// Returns the digest of a content in a registry.
+fn digest(content: &str) -> String {
+    format!("sha256:{}", sha256(content.as_bytes()))
+}
+
+/// Returns the reference of the image.
+fn image_reference() -> String {
+    format!("{REGISTRY}/gpu-rollout@{}", digest(INDEX))
+}
+
+/// Returns what the registry has of the chart, if it is the same.
+fn chart_manifest() -> String {
+    format!("{{\"layers\": [{{\"digest\": \"{}\"}}]}}", digest(CHART))
+}
 
 /// A copy of the scripts in a repository, with the files of release 0.1.0 in `target/dist`. The
 /// programs that contact servers are replaced.
@@ -30,7 +42,7 @@ impl Release {
         let release = Self(tempfile::tempdir().unwrap());
         let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts");
         succeed(Command::new("cp").arg("-R").arg(scripts).arg(release.0.path()));
-        let image = format!("{REGISTRY}/gpu-rollout@sha256:{INDEX_DIGEST}\n");
+        let image = format!("{}\n", image_reference());
         for (file, text) in [
             ("source/Cargo.toml", "version = \"0.1.0\"\n"),
             ("source/charts/gpu-rollout/Chart.yaml", "version: 0.1.0\nappVersion: 0.1.0\n"),
@@ -121,7 +133,7 @@ fn github_release_is_one_call_with_all_files() {
     for text in [
         "https://git.example.com/team/gpu-rollout/releases/download/v0.1.0/install.sh",
         "oci://registry.example.com/team/charts/gpu-rollout --version 0.1.0 ",
-        &format!("`{REGISTRY}/gpu-rollout@sha256:{INDEX_DIGEST}`"),
+        &format!("`{}`", image_reference()),
         "`registry.example.com/team/charts/gpu-rollout@sha256:0a`",
     ] {
         assert!(notes.contains(text), "{text}: {notes}");
@@ -158,7 +170,7 @@ fn tag_needs_its_version_and_its_changes() {
 
 #[test]
 fn version_with_another_content_is_never_replaced() {
-    let chart = format!("{{\"layers\": [{{\"digest\": \"sha256:{CHART_DIGEST}\"}}]}}");
+    let chart = chart_manifest();
     for (image, chart) in [
         (Some("another index"), None),
         (Some("another index"), Some(chart.as_str())),
@@ -189,7 +201,7 @@ fn registry_that_does_not_answer_stops_the_push() {
 #[test]
 #[ignore = "needs GNU touch: make e2e"]
 fn first_push_and_the_same_again_sign_what_they_pushed() {
-    let chart = format!("{{\"layers\": [{{\"digest\": \"sha256:{CHART_DIGEST}\"}}]}}");
+    let chart = chart_manifest();
     for (image, chart) in [(None, None), (Some(INDEX), Some(chart.as_str())), (Some(INDEX), None)] {
         let release = Release::new();
         release.add_skopeo(image, chart);
@@ -212,7 +224,7 @@ fn first_push_and_the_same_again_sign_what_they_pushed() {
         let calls = release.calls();
         let signed: Vec<&str> =
             calls.lines().filter_map(|line| line.strip_prefix("cosign sign --yes ")).collect();
-        let image = format!("{REGISTRY}/gpu-rollout@sha256:{INDEX_DIGEST}");
+        let image = image_reference();
         assert_eq!(signed, [image.as_str(), published.trim_end()]);
     }
 }

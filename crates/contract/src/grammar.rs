@@ -84,7 +84,7 @@ pub const GRAMMARS: &[Grammar] = &[
     },
     Grammar {
         name: "driverVersion",
-        fits: |text| is_tag(text) || text.strip_prefix("sha256:").is_some_and(is_digest),
+        fits: |text| is_tag(text) || is_digest(text),
         what: "is not a driver version",
         hint: "write the tag of the driver's image, such as `580.126.20`, or its digest: `sha256:` and 64 digits",
         example: "580.126.20",
@@ -329,10 +329,12 @@ pub fn is_tag(text: &str) -> bool {
     !text.starts_with(['.', '-']) && is_word(text, LONGEST_TAG, "-_.")
 }
 
-/// Returns whether a text is the digits of a SHA-256 digest.
+/// Returns whether a text is a SHA-256 digest with its algorithm: `sha256:…`.
 pub fn is_digest(text: &str) -> bool {
-    text.len() == DIGEST_LENGTH
-        && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    text.strip_prefix("sha256:").is_some_and(|digits| {
+        digits.len() == DIGEST_LENGTH
+            && digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    })
 }
 
 /// Returns whether a text is the name of an image without tag and digest, or the start of such a

@@ -38,9 +38,7 @@ pub fn has_registry(name: &str) -> bool {
 /// Returns whether a text is the reference of an image.
 pub fn is_image_reference(text: &str) -> bool {
     let (repository, tag, digest) = split(text);
-    is_image_name(repository)
-        && tag.is_none_or(is_tag)
-        && digest.is_none_or(|digest| digest.strip_prefix("sha256:").is_some_and(is_digest))
+    is_image_name(repository) && tag.is_none_or(is_tag) && digest.is_none_or(is_digest)
 }
 
 /// Returns whether a reference has a tag or a digest. Without them, each node pulls what is the

@@ -265,14 +265,13 @@ fn check_registry(address: &str) -> Result<(), BundleSourceError> {
 
 /// Checks a revision of a registry: a tag or a digest.
 fn check_version(revision: &str) -> Result<(), BundleSourceError> {
-    if let Some(digest) = revision.strip_prefix(DIGEST) {
-        return if is_digest(digest) {
-            Ok(())
-        } else {
-            Err(BundleSourceError::Digest(revision.to_owned()))
-        };
+    if is_tag(revision) || is_digest(revision) {
+        Ok(())
+    } else if revision.starts_with(DIGEST) {
+        Err(BundleSourceError::Digest(revision.to_owned()))
+    } else {
+        Err(BundleSourceError::Tag(revision.to_owned()))
     }
-    if is_tag(revision) { Ok(()) } else { Err(BundleSourceError::Tag(revision.to_owned())) }
 }
 
 #[cfg(test)]

@@ -10,9 +10,9 @@ use oci_client::manifest::{
     IMAGE_LAYER_GZIP_MEDIA_TYPE, OCI_IMAGE_MEDIA_TYPE, OciDescriptor, OciImageManifest,
 };
 
-use super::reference::is_sha256;
 use archive::{ArchiveFiles, tar_gz};
 use contract::digest::sha256;
+use contract::grammar::is_digest;
 
 /// The type of a bundle (`artifactType`). Its layer has OCI's own type, because Argo CD refuses all
 /// but that and Helm's; Flux takes the first layer of any type.
@@ -125,7 +125,7 @@ pub(super) fn bundle_layer(manifest: &[u8]) -> Result<String, String> {
     }
     match manifest.layers.as_slice() {
         [OciDescriptor { media_type, digest, .. }]
-            if media_type == IMAGE_LAYER_GZIP_MEDIA_TYPE && is_sha256(digest) =>
+            if media_type == IMAGE_LAYER_GZIP_MEDIA_TYPE && is_digest(digest) =>
         {
             Ok(digest.clone())
         }

@@ -10,8 +10,6 @@ use contract::user_info::user_info;
 
 /// The scheme of an address.
 const SCHEME: &str = "oci://";
-/// The algorithm of a digest.
-const ALGORITHM: &str = "sha256:";
 
 /// A repository of a registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,7 +120,7 @@ impl ArtifactVersion {
     }
 
     fn digest(text: &str) -> Result<Self, AddressError> {
-        if is_sha256(text) {
+        if is_digest(text) {
             Ok(Self::Digest(text.to_owned()))
         } else {
             Err(AddressError::Digest(shown(text)))
@@ -141,11 +139,6 @@ impl ArtifactReference {
             }
         }
     }
-}
-
-/// Returns whether a text is a SHA-256 digest with its algorithm.
-pub(super) fn is_sha256(text: &str) -> bool {
-    text.strip_prefix(ALGORITHM).is_some_and(is_digest)
 }
 
 impl FromStr for RegistryAddress {

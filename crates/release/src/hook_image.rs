@@ -5,8 +5,7 @@ use std::str::FromStr;
 
 use serde_json::{Map, Value, json};
 
-use contract::grammar::{is_digest, is_image_name, is_tag};
-use contract::image_reference::split;
+use contract::image_reference::{is_image_reference, split};
 use contract::user_info::mask_user_info;
 
 /// `REPOSITORY[:TAG|@DIGEST]`.
@@ -41,11 +40,7 @@ impl FromStr for HookImage {
 
     fn from_str(text: &str) -> Result<Self, HookImageError> {
         let (repository, tag, digest) = split(text);
-        let fits = is_image_name(repository)
-            && tag.is_none_or(is_tag)
-            && digest.is_none_or(|digest| digest.strip_prefix("sha256:").is_some_and(is_digest))
-            && !(tag.is_some() && digest.is_some());
-        if !fits {
+        if !is_image_reference(text) || (tag.is_some() && digest.is_some()) {
             return Err(HookImageError(mask_user_info(text, text)));
         }
         Ok(Self {

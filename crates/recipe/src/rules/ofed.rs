@@ -82,8 +82,7 @@ fn resource(
 /// Whether a text is a version of the OFED driver: `24.10-0.7.0.0-0`, `doca3.4.1-26.04-1.1.0.0-1`
 /// or `sha256:…`.
 pub fn is_version(version: &str) -> bool {
-    (is_tag(version) && version.contains('.'))
-        || version.strip_prefix("sha256:").is_some_and(is_digest)
+    (is_tag(version) && version.contains('.')) || is_digest(version)
 }
 
 fn version(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {

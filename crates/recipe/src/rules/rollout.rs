@@ -73,7 +73,7 @@ pub fn is_version(version: &str) -> bool {
     let known = is_tag(version)
         && version.starts_with(|first: char| first.is_ascii_digit())
         && version.contains('.');
-    known || version.strip_prefix("sha256:").is_some_and(is_digest)
+    known || is_digest(version)
 }
 
 fn driver_version(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {

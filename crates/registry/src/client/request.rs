@@ -14,7 +14,8 @@ use reqwest::RequestBuilder;
 use super::RegistryClient;
 use crate::artifact;
 use crate::error::RegistryError;
-use crate::reference::{ArtifactReference, ArtifactVersion, is_sha256};
+use crate::reference::{ArtifactReference, ArtifactVersion};
+use contract::grammar::is_digest;
 
 /// The limit for an answer: the size of manifests that the OCI distribution specification wants all
 /// registries to support. Tokens and errors are smaller.
@@ -96,7 +97,7 @@ impl RegistryClient {
             ArtifactVersion::Digest(digest) => Some(digest.as_str()),
             ArtifactVersion::Tag(_) => {
                 let digest = headers.get(DIGEST).and_then(|value| value.to_str().ok());
-                digest.filter(|digest| is_sha256(digest))
+                digest.filter(|digest| is_digest(digest))
             }
         };
         let found = artifact::digest(&content);

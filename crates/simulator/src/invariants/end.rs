@@ -48,20 +48,18 @@ impl InvariantChecker<'_, '_> {
             node.labels.get(traits.skip_label).is_some_and(|value| value.starts_with(WAKE_VALUE));
         // `resume`, or the hook at the end of the pause, removes the holds of a pause.
         let is_paused = cluster.pauses.is_in_force(self.before()) && has_hold(node, driver);
-        let mut left: Vec<&str> = [traits.own_record, traits.retries]
-            .into_iter()
-            .filter(|key| node.annotations.contains_key(*key))
-            .collect();
-        left.extend(
-            [
-                (node.labels.contains_key(traits.own_state_label), traits.own_state_label),
-                (node.annotations.contains_key(traits.hold) && !is_paused, traits.hold),
-                (wakes, traits.skip_label),
-                (simulated.is_cordoned_by_hook, "a cordon"),
-            ]
-            .into_iter()
-            .filter_map(|(is_left, what)| is_left.then_some(what)),
-        );
+        let is_annotated = |key: &str| node.annotations.contains_key(key);
+        let left: Vec<&str> = [
+            (node.labels.contains_key(traits.own_state_label), traits.own_state_label),
+            (is_annotated(traits.own_record), traits.own_record),
+            (is_annotated(traits.retries), traits.retries),
+            (is_annotated(traits.hold) && !is_paused, traits.hold),
+            (wakes, traits.skip_label),
+            (simulated.is_cordoned_by_hook, "a cordon"),
+        ]
+        .into_iter()
+        .filter_map(|(is_left, what)| is_left.then_some(what))
+        .collect();
         let is_known = self.knows_node(name) && self.hook.knows_revision(cluster);
         if !left.is_empty() {
             self.violates_if_known(
