@@ -192,7 +192,12 @@ fn broken_bundle_is_not_pushed() {
     assert_eq!(registry.requests(), [""; 0]);
     fs::write(&release, text).unwrap();
     let (_, messages) = ran(&scene, &push, 0);
-    assert!(messages.contains("note: the bundle has 1 edit after rendering"), "{messages}");
+    assert!(
+        messages.contains(
+            "note: the bundle was edited after rendering (1 edit); the edits are pushed too"
+        ),
+        "{messages}"
+    );
 }
 
 #[test]

@@ -109,10 +109,10 @@ impl BundleSourceError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Short(_, address) => Some(format!("write it as `{address}`")),
-            Self::Pinned(url, revision) => {
-                let tag = if revision.starts_with(DIGEST) { " (with Argo CD, a tag)" } else { "" };
-                Some(format!("write it as --repo {url} --revision {revision}{tag}"))
-            }
+            Self::Pinned(url, digest) if digest.starts_with(DIGEST) => Some(format!(
+                "write it as --repo {url} --revision TAG (or, for Flux alone, --revision {digest})"
+            )),
+            Self::Pinned(url, tag) => Some(format!("write it as --repo {url} --revision {tag}")),
             Self::NoArtifacts(_) => {
                 Some("push the bundle to a registry: --repo oci://…".to_owned())
             }
@@ -370,12 +370,14 @@ mod tests {
         );
         for (url, revision) in [
             ("oci://example.com:5000/a/b:v1", "v1"),
-            ("oci://example.com:5000/a/b@sha256:0a", "sha256:0a"),
+            (
+                "oci://example.com:5000/a/b@sha256:0a",
+                "TAG (or, for Flux alone, --revision sha256:0a)",
+            ),
         ] {
             let pinned = error(url, "main", "");
-            let tag = if revision == "v1" { "" } else { " (with Argo CD, a tag)" };
             let hint =
-                format!("write it as --repo oci://example.com:5000/a/b --revision {revision}{tag}");
+                format!("write it as --repo oci://example.com:5000/a/b --revision {revision}");
             assert_eq!(
                 (pinned.part(), pinned.hint()),
                 (BundleSourcePart::Url, Some(hint)),

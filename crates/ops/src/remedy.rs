@@ -73,6 +73,8 @@ pub struct RemedyContext<'a> {
     pub settings: &'a Settings,
     /// Whether the rollout has halted, and no user has ended the halt.
     pub is_halted: bool,
+    /// Whether a pod of the hook watches the rollout, or will soon.
+    pub has_job: bool,
 }
 
 impl RemedyContext<'_> {
@@ -113,17 +115,22 @@ impl RemedyContext<'_> {
         }
     }
 
-    /// Adds the command that retries the node. A halted rollout also needs the end of its halt.
+    /// Adds the command that retries the node. If no hook is running, the retry also needs a new
+    /// deployment. A halted rollout also needs the end of its halt.
     fn with_retry(&self, remedy: Remedy) -> Remedy {
         let remedy = remedy.run(format!("gpu-rollout retry --yes {}", self.node()));
-        if !self.is_halted {
+        if self.is_halted {
+            let text = format!(
+                "{}. The rollout has halted: to continue, also run gpu-rollout resume, and deploy the bundle again",
+                remedy.text
+            );
+            return Remedy { text, ..remedy }.run("gpu-rollout resume");
+        }
+        if self.has_job {
             return remedy;
         }
-        let text = format!(
-            "{}. The rollout has halted: to continue, also run gpu-rollout resume, and deploy the bundle again",
-            remedy.text
-        );
-        Remedy { text, ..remedy }.run("gpu-rollout resume")
+        let text = format!("{}, and deploy the bundle again", remedy.text);
+        Remedy { text, ..remedy }
     }
 
     fn why(holder: &str) -> String {
@@ -303,6 +310,7 @@ mod tests {
             plugin_pods: &[],
             settings: &target.settings,
             is_halted: false,
+            has_job: true,
         };
         let not_ready = |trouble: Option<&str>, restarts| Reason::DriverNotReady {
             state: None,
@@ -326,6 +334,7 @@ mod tests {
             plugin_pods: &[("dra", "dra-driver-nvidia-gpu-kubelet-plugin-x2x9q")],
             settings: &target.settings,
             is_halted: false,
+            has_job: true,
         };
         let remedy =
             remedy_for(&Reason::PluginStale { cause: "its driver is newer".into() }, about);

@@ -124,7 +124,7 @@ fn check(directory: &Path, printer: &mut Printer) -> Result<(), TransferFailure>
     }
     if !edits.is_empty() {
         printer.note(&format!(
-            "note: the bundle has {} after rendering, and is pushed with them; `gpu-rollout bundle verify` lists them",
+            "note: the bundle was edited after rendering ({}); the edits are pushed too; `gpu-rollout bundle verify` lists them",
             with_noun(edits.len(), "edit")
         ));
     }

@@ -15,7 +15,7 @@ pub enum AirGapError {
     #[error(transparent)]
     Bundle(#[from] BundleError),
     /// The bundle is not what its recipe gives.
-    #[error("the bundle in `{}` was edited after rendering, and rendering it again would lose the edits:\n  {}", directory.display(), edits.join("\n  "))]
+    #[error("the bundle in `{}` was edited after rendering, and the edits would be lost when users of the archive render it again, as its README.md says:\n  {}", directory.display(), edits.join("\n  "))]
     Edited {
         /// The directory.
         directory: PathBuf,
@@ -57,7 +57,7 @@ impl AirGapError {
         let hint = match self {
             Self::Bundle(_) => "name a directory that `gpu-rollout bundle render` wrote",
             Self::Edited { .. } => {
-                "move the edits into the recipe and render again with --force; or leave them out: you can edit the bundle after you have unpacked the archive"
+                "move the edits into the recipe, render the bundle again with --force, and pack that; or undo the edits, pack the bundle, and edit it again after you have unpacked the archive"
             }
             Self::Origin(_) => "render the bundle again with this version of gpu-rollout",
             Self::UnknownNodes(nodes) => nodes.hint(),

@@ -115,6 +115,7 @@ fn node_remedy(
             plugin_pods: &plugin_pods,
             settings: &snapshot.settings,
             is_halted: is_open_halt(halt, &snapshot.record.requests),
+            has_job: snapshot.phase().has_job(),
         },
     )
 }
@@ -301,6 +302,7 @@ pub(super) fn fleet(snapshot: &RolloutSnapshot, wait: &Wait) -> BlockingConditio
                 plugin_pods: &[],
                 settings: &snapshot.settings,
                 is_halted: false,
+                has_job: snapshot.phase().has_job(),
             },
         ),
         obstacles: Vec::new(),

@@ -36,7 +36,7 @@ pub(super) fn lines(status: &RolloutStatus) -> Vec<String> {
         lines.push(format!("run: {}", run_text(run, job.as_deref(), pause_end, status.at)));
         lines.extend(time_limit(run, status));
         let is_over = !run.phase.has_job() && run.phase != RunPhase::Never;
-        if is_over && (headline.attention != Attention::Done || status.totals.deferred > 0) {
+        if is_over && (headline.attention != Attention::Done || has_deferred(status)) {
             lines.extend(status.deploy_again.iter().map(|how| format!("to deploy again: {how}")));
         } else if status.fleet_wait_verdict.is_some()
             || matches!(pause_end, Some(PauseEnd::TooLate(_)))
@@ -56,6 +56,13 @@ pub(super) fn lines(status: &RolloutStatus) -> Vec<String> {
     lines.extend(status.fleet.iter().map(|waiting| fleet_wait(waiting, status.at)));
     lines.extend(eta(status, headline.attention));
     lines
+}
+
+/// Returns whether only another run of the hook would upgrade the deferred nodes. In the other
+/// modes, NVIDIA's controller upgrades them.
+fn has_deferred(status: &RolloutStatus) -> bool {
+    let decides = Mode::ALL.iter().any(|mode| mode.decides() && mode.name() == status.mode);
+    decides && status.totals.deferred > 0
 }
 
 fn headline_lines(headline: &Headline) -> Vec<String> {

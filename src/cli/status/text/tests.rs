@@ -2,6 +2,7 @@
 
 mod situations;
 
+use contract::settings::Mode;
 use ops::advice::fleet_advice;
 use ops::run_phase::RunPhase;
 use ops::status::{Attention, RolloutStatus, WaitAnswer};
@@ -97,6 +98,16 @@ fn second_line_says_until_when_it_is_safe_to_wait() {
         (resumed(), "no (gpu-0 is out of service until you act)"),
     ] {
         assert_eq!(answer(&status), expected);
+    }
+}
+
+/// Where NVIDIA's controller decides, it upgrades the deferred nodes without a new deployment.
+#[test]
+fn only_modes_that_decide_ask_for_another_run() {
+    for mode in Mode::ALL {
+        let status = RolloutStatus { mode: mode.name(), ..ended_without_skipped_node() };
+        let asks = status_text(&status, false, None).contains("\nto deploy again: ");
+        assert_eq!(asks, mode.decides(), "{mode:?}");
     }
 }
 

@@ -42,8 +42,8 @@ fn waits(reason: &'static str, text: &str, since: Option<i64>) -> BlockingCondit
 }
 
 /// Returns the wait of a node for a reason as a snapshot of a cluster gives it, since second 700.
-/// `is_halted`: whether the rollout has halted.
-fn waits_for(reason: &Reason, is_halted: bool) -> BlockingCondition {
+/// `phase`: the phase of the run. `is_halted`: whether the rollout has halted.
+fn waits_for(reason: &Reason, phase: RunPhase, is_halted: bool) -> BlockingCondition {
     let settings =
         Settings { operator_namespace: "gpu-operator".to_owned(), ..Settings::default() };
     let context = RemedyContext {
@@ -52,6 +52,7 @@ fn waits_for(reason: &Reason, is_halted: bool) -> BlockingCondition {
         plugin_pods: &[],
         settings: &settings,
         is_halted,
+        has_job: phase.has_job(),
     };
     BlockingCondition {
         resolves_itself: reason.resolves_itself(),
@@ -235,7 +236,8 @@ pub(super) fn ended() -> RolloutStatus {
 pub(super) fn ended_without_skipped_node() -> RolloutStatus {
     let skipped = Reason::Skipped { label: contract::names::UPGRADE_SKIP_LABEL };
     let mut status = ended();
-    status.nodes[0] = row("gpu-0", NodeStage::Deferred, Some(waits_for(&skipped, false)));
+    status.nodes[0] =
+        row("gpu-0", NodeStage::Deferred, Some(waits_for(&skipped, RunPhase::Ended, false)));
     let run = status.run.as_mut().expect("a run");
     run.message = Some("settled: 1 of 2 nodes done, 1 deferred".to_owned());
     (status.totals.done, status.totals.deferred) = (1, 1);
@@ -250,7 +252,8 @@ pub(super) fn ended_with_failed_node() -> RolloutStatus {
         attempts: 2,
         cordoned: true,
     });
-    let mut first = row("gpu-0", NodeStage::Failed, Some(waits_for(&failed, false)));
+    let mut first =
+        row("gpu-0", NodeStage::Failed, Some(waits_for(&failed, RunPhase::Ended, false)));
     (first.state, first.cordoned) = (Some("upgrade-failed".to_owned()), true);
     first.driver_now.clone_from(&first.driver_wanted);
     (first.driver_current, first.driver_ready) = (true, false);
@@ -303,7 +306,7 @@ fn paused(until: Option<i64>, is_late: bool) -> BlockingCondition {
         is_late,
     });
     let since = WaitStart { at: Some(at(900)), by: None };
-    BlockingCondition { since, ..waits_for(&reason, false) }
+    BlockingCondition { since, ..waits_for(&reason, RunPhase::Running, false) }
 }
 
 pub(super) fn only_paused(phase: RunPhase) -> RolloutStatus {
@@ -345,7 +348,7 @@ pub(super) fn outside_window(opens: i64, deadline: Option<i64>) -> RolloutStatus
         deadline: deadline.map(at),
     });
     let since = WaitStart { at: Some(at(400)), by: None };
-    let waiting = BlockingCondition { since, ..waits_for(&reason, false) };
+    let waiting = BlockingCondition { since, ..waits_for(&reason, RunPhase::Running, false) };
     let stage = if deadline.is_some() { NodeStage::Failed } else { NodeStage::Pending };
     let mut status = status(RunPhase::Running, row("gpu-0", stage, Some(waiting)));
     if deadline.is_none() {
@@ -362,7 +365,8 @@ pub(super) fn tested() -> RolloutStatus {
         trouble: Some("main: ImagePullBackOff: manifest unknown".to_owned()),
         until: at(1_300),
     });
-    let waiting = BlockingCondition { stalled: true, ..waits_for(&reason, false) };
+    let waiting =
+        BlockingCondition { stalled: true, ..waits_for(&reason, RunPhase::Running, false) };
     let mut first = row("gpu-0", NodeStage::InProgress, Some(waiting));
     (first.state, first.cordoned) = (Some("validation-required".to_owned()), true);
     first.driver_now.clone_from(&first.driver_wanted);
@@ -387,13 +391,19 @@ pub(super) fn halted() -> RolloutStatus {
         labels: vec!["nvidia.com/gpu.product=NVIDIA-L4".to_owned()],
     };
     let reason = Reason::Upgrading(UpgradeReason::from(&halt));
-    let mut first = row("gpu-0", NodeStage::Failed, Some(waits_for(&failed, true)));
+    let mut first =
+        row("gpu-0", NodeStage::Failed, Some(waits_for(&failed, RunPhase::Ended, true)));
     (first.state, first.cordoned) = (Some("upgrade-failed".to_owned()), true);
     first.driver_now.clone_from(&first.driver_wanted);
     first.driver_current = true;
     let mut status = status(RunPhase::Ended, first);
-    status.nodes.push(row("gpu-2", NodeStage::Deferred, Some(waits_for(&reason, true))));
-    status.nodes[1] = row("gpu-1", NodeStage::Deferred, Some(waits_for(&reason, true)));
+    status.nodes.push(row(
+        "gpu-2",
+        NodeStage::Deferred,
+        Some(waits_for(&reason, RunPhase::Ended, true)),
+    ));
+    status.nodes[1] =
+        row("gpu-1", NodeStage::Deferred, Some(waits_for(&reason, RunPhase::Ended, true)));
     let run = status.run.as_mut().expect("a run");
     (run.verdict, run.ended_at) = (Some("halted"), Some(at(940)));
     run.message = Some(format!("{reason}; gpu-0: {failed}"));
