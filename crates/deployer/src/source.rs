@@ -109,8 +109,8 @@ impl BundleSourceError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Short(_, address) => Some(format!("write it as `{address}`")),
-            Self::Pinned(url, digest) if digest.starts_with(DIGEST) => Some(format!(
-                "write it as --repo {url} --revision TAG (or, for Flux alone, --revision {digest})"
+            Self::Pinned(url, revision) if revision.starts_with(DIGEST) => Some(format!(
+                "write it as --repo {url} --revision TAG (or, for Flux only, with the complete digest as --revision)"
             )),
             Self::Pinned(url, tag) => Some(format!("write it as --repo {url} --revision {tag}")),
             Self::NoArtifacts(_) => {
@@ -372,7 +372,7 @@ mod tests {
             ("oci://example.com:5000/a/b:v1", "v1"),
             (
                 "oci://example.com:5000/a/b@sha256:0a",
-                "TAG (or, for Flux alone, --revision sha256:0a)",
+                "TAG (or, for Flux only, with the complete digest as --revision)",
             ),
         ] {
             let pinned = error(url, "main", "");

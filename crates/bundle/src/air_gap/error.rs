@@ -15,7 +15,7 @@ pub enum AirGapError {
     #[error(transparent)]
     Bundle(#[from] BundleError),
     /// The bundle is not what its recipe gives.
-    #[error("the bundle in `{}` was edited after rendering, and the edits would be lost when users of the archive render it again, as its README.md says:\n  {}", directory.display(), edits.join("\n  "))]
+    #[error("the bundle in `{}` was edited after rendering; the README.md of the archive has users render the bundle again, which would discard these edits:\n  {}", directory.display(), edits.join("\n  "))]
     Edited {
         /// The directory.
         directory: PathBuf,

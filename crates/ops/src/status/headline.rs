@@ -55,6 +55,8 @@ impl RolloutStatus {
             let wait = Some(self.wait_for_action(&urgent, is_aborted));
             let (attention, text) = if is_aborted {
                 (Attention::Aborted, self.aborted_text())
+            } else if let Some(text) = self.waits_for_next_run(&urgent) {
+                (Attention::Waiting, text)
             } else {
                 (Attention::ActionNeeded, cause(first, &urgent))
             };
@@ -184,6 +186,22 @@ impl RolloutStatus {
             (None, None) => deploy.to_owned(),
             (None, Some(opens)) => format!("{deploy} when the window opens at {opens:.0}"),
         }
+    }
+
+    /// Describes nodes that this run does not start any more, if the deployer by itself starts
+    /// another run that starts them, and nothing else needs action.
+    fn waits_for_next_run(&self, urgent: &[&Advice<'_>]) -> Option<String> {
+        let opens = self.window_in_next_run().filter(|_| self.held_back().is_none())?;
+        let retry = self.automatic_retry?;
+        if urgent.iter().any(|advice| advice.reason != OUTSIDE_WINDOW) {
+            return None;
+        }
+        let count: usize = urgent.iter().map(|advice| advice.nodes.len()).sum();
+        let wait = if count == 1 { "waits" } else { "wait" };
+        let nodes = with_noun(count, "node");
+        Some(format!(
+            "{nodes} {wait} for the maintenance window at {opens:.0}, which this run does not reach; {retry}"
+        ))
     }
 
     /// Returns the headline while nodes wait for a maintenance window, and none is in progress.

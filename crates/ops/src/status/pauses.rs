@@ -121,14 +121,18 @@ impl RolloutStatus {
         let wait = if paused == 1 { "waits" } else { "wait" };
         let at = self.pause_end().and_then(PauseEnd::at);
         let at = at.map(|at| format!(" at {at:.0}")).unwrap_or_default();
-        let is_in_progress = |row: &NodeRow| row.stage == NodeStage::InProgress;
-        let stopped = self.paused_rows().filter(|(row, _)| is_in_progress(row)).count();
-        let others = match self.totals.in_progress.saturating_sub(stopped) {
+        let others = match self.totals.in_progress.saturating_sub(self.stopped_nodes().len()) {
             0 => String::new(),
             count => format!("; {} in progress", with_noun(count, "node")),
         };
         let nodes = with_noun(paused, "node");
         (paused > 0).then(|| format!("{nodes} {wait} for the end of a pause{at}{others}"))
+    }
+
+    /// Returns the nodes whose upgrade has started, and does not continue during a pause.
+    pub fn stopped_nodes(&self) -> Vec<String> {
+        let stopped = self.paused_rows().filter(|(row, _)| row.stage == NodeStage::InProgress);
+        stopped.map(|(row, _)| row.node.clone()).collect()
     }
 
     /// Returns whether waiting does no harm while nodes wait for the end of a pause.
@@ -161,11 +165,11 @@ impl RolloutStatus {
                 match out.len() {
                     0 => WaitAnswer::Safe(safe),
                     1 => WaitAnswer::Unsafe(format!(
-                        "{} is out of service until the pause ends at {at:.0}",
+                        "{} is out of service, and its upgrade continues only when the pause ends at {at:.0}",
                         out[0]
                     )),
                     _ => WaitAnswer::Unsafe(format!(
-                        "{} are out of service until the pause ends at {at:.0}",
+                        "{} are out of service, and their upgrades continue only when the pause ends at {at:.0}",
                         listed(&out)
                     )),
                 }

@@ -133,6 +133,16 @@ impl RolloutStatus {
         if late.any(|waiting| !waiting.resolves_itself) { self.next_window() } else { None }
     }
 
+    /// Returns when the maintenance window opens that is too late for the run, if the deployer by
+    /// itself starts another run, which is still running then. It has the same time limit.
+    pub fn window_in_next_run(&self) -> Option<Timestamp> {
+        self.automatic_retry?;
+        let run = self.run.as_ref()?;
+        let end = run.deadline?;
+        let next_end = end.checked_add(end.duration_since(run.started_at?)).ok()?;
+        self.late_window().filter(|opens| *opens < next_end)
+    }
+
     /// Returns what the next run does in place of upgrades, if only `gpu-rollout resume` changes
     /// that: the rollout is paused without an end, or has halted.
     pub fn held_back(&self) -> Option<&'static str> {

@@ -269,7 +269,7 @@ impl UpgradeReason {
                 "wait: policy.soak sets how long the hook pauses after a node before it starts the next one"
             }
             Self::OutsideWindow { deadline: Some(_), .. } => {
-                "deploy again when a window opens; if the deployer tries again by itself, that is not necessary, because its next run waits for the window. To upgrade earlier, change policy.windows, and render and deploy the bundle again: the time budget of its hook follows the windows (without a recipe: change the windows in the values of the hook chart, and raise rollout.budgetSeconds there)"
+                "deploy again when a window opens; that is not necessary if a run that the deployer starts by itself is still running then. To upgrade earlier, change policy.windows, and render and deploy the bundle again: the time budget of its hook follows the windows (without a recipe: change the windows in the values of the hook chart, and raise rollout.budgetSeconds there)"
             }
             Self::OutsideWindow { deadline: None, .. } => {
                 "wait: policy.windows sets when the hook may start nodes; to start them now, change it and deploy again"
@@ -287,10 +287,10 @@ impl UpgradeReason {
                 "wait: policy.canary.soak sets how long the hook pauses after each step"
             }
             Self::Halted { cause: HaltCause::FailedTests, .. } => {
-                "find out why the tests failed: run gpu-rollout why NODE for the nodes that failed. If the tests are bad, correct them in the recipe. If these nodes are bad, repair them, and run gpu-rollout retry NODE for each. Then run gpu-rollout resume, and deploy the bundle again"
+                "find out why the tests failed: run gpu-rollout why NODE for the nodes that failed. If the tests are bad, correct them in the recipe. If the failed nodes are bad, repair them, and run gpu-rollout retry NODE for each of them. Then run gpu-rollout resume, and deploy the bundle again"
             }
             Self::Halted { cause: HaltCause::FailedProofs | HaltCause::FailedNodes, .. } => {
-                "find out why the proof failed: run gpu-rollout why NODE for the nodes that failed. If the driver is bad, deploy the previous one. If these nodes are bad, repair them, run gpu-rollout retry NODE for each and then gpu-rollout resume, and deploy the bundle again"
+                "find out why the proof failed: run gpu-rollout why NODE for the nodes that failed. If the driver is bad, deploy the previous one. If the failed nodes are bad, repair them, run gpu-rollout retry NODE for each of them and then gpu-rollout resume, and deploy the bundle again"
             }
             Self::FailureBudget { .. } => {
                 "fix the cause of the failures, run gpu-rollout retry for the failed nodes, then deploy again; the limit is policy.failureBudget"

@@ -47,7 +47,8 @@ pub(super) fn lines(status: &RolloutStatus) -> Vec<String> {
             lines.extend(how.map(|how| format!("to deploy again after the run has failed: {how}")));
         }
     }
-    lines.extend(status.pauses.iter().map(|pause| pause_text(pause, status.at)));
+    let stopped = status.stopped_nodes();
+    lines.extend(status.pauses.iter().map(|pause| pause_text(pause, &stopped, status.at)));
     let proof = status.proof.as_ref().and_then(|proof| proof.text.as_ref());
     lines.extend(proof.map(|text| format!("proof of the new driver: {text}")));
     lines.extend(requests(status));
@@ -195,7 +196,7 @@ fn deployed_again(status: &RolloutStatus) -> String {
             (Some(retry), None) => format!(
                 "Then {retry}; to continue at once after the failure, deploy the bundle again"
             ),
-            (Some(retry), Some(opens)) if is_in_next_run(status, opens) => {
+            (Some(retry), Some(opens)) if status.window_in_next_run().is_some() => {
                 format!("Then {retry}, and the next run waits until the window opens at {opens:.0}")
             }
             (Some(retry), Some(opens)) => format!(
@@ -209,16 +210,8 @@ fn deployed_again(status: &RolloutStatus) -> String {
     }
 }
 
-/// Returns whether a run that starts at the end of this one, and has the same time limit, is still
-/// running at a time.
-fn is_in_next_run(status: &RolloutStatus, at: Timestamp) -> bool {
-    let run = status.run.as_ref();
-    let times = run.and_then(|run| Some((run.started_at?, run.deadline?)));
-    let ends = times.and_then(|(start, end)| end.checked_add(end.duration_since(start)).ok());
-    ends.is_some_and(|ends| at < ends)
-}
-
-fn pause_text(pause: &PauseStatus, now: Timestamp) -> String {
+/// `stopped`: the nodes whose upgrade has started, and does not continue during a pause.
+fn pause_text(pause: &PauseStatus, stopped: &[String], now: Timestamp) -> String {
     let PauseStatus { by, reason, selector, nodes, at, until } = pause;
     let age = at.map(|at| format!(" {} ago", format_age(Some(at), now))).unwrap_or_default();
     let scope = match (selector, nodes.is_empty()) {
@@ -228,8 +221,13 @@ fn pause_text(pause: &PauseStatus, now: Timestamp) -> String {
     };
     let why = reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
     let until = until.map(|until| format!(" {until:.0}, or until")).unwrap_or_default();
+    let stopped = match stopped {
+        [] => String::new(),
+        [node] => format!(", and {node} does not continue,"),
+        nodes => format!(", and {} do not continue,", listed(nodes)),
+    };
     format!(
-        "paused{age} by {by}{why}: {scope}: no further upgrade starts until{until} you run gpu-rollout resume"
+        "paused{age} by {by}{why}: {scope}: no further upgrade starts{stopped} until{until} you run gpu-rollout resume"
     )
 }
 
@@ -338,7 +336,7 @@ fn eta(status: &RolloutStatus, attention: Attention) -> Option<String> {
     }
     let Some(end) = totals.end else {
         // Nodes are left that this run does not start any more.
-        let is_left = attention == Attention::ActionNeeded;
+        let is_left = attention == Attention::ActionNeeded || status.window_in_next_run().is_some();
         return is_left.then(|| "no ETA before the next run".to_owned());
     };
     let measured = match totals.pace.measured_nodes {

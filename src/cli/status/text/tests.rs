@@ -83,7 +83,7 @@ fn second_line_says_until_when_it_is_safe_to_wait() {
         ),
         (
             frozen_in_progress(),
-            "no (gpu-0 is out of service until the pause ends at 1970-01-01T00:50:00Z)",
+            "no (gpu-0 is out of service, and its upgrade continues only when the pause ends at 1970-01-01T00:50:00Z)",
         ),
         (outside_window(3_000, None), "yes (until the window opens at 1970-01-01T00:50:00Z)"),
         (
@@ -113,6 +113,8 @@ fn only_modes_that_decide_ask_for_another_run() {
 
 #[test]
 fn headline_names_the_attention_of_each_situation() {
+    let late_by_hand =
+        RolloutStatus { automatic_retry: None, ..outside_window(5_000, Some(4_000)) };
     let situations = [
         (moving(), Attention::InProgress),
         (fleet_waits(None), Attention::Waiting),
@@ -121,7 +123,9 @@ fn headline_names_the_attention_of_each_situation() {
         (frozen(RunPhase::Running, 3_000, true), Attention::Paused),
         (frozen(RunPhase::Running, 5_000, false), Attention::Paused),
         (outside_window(3_000, None), Attention::InProgress),
-        (outside_window(5_000, Some(4_000)), Attention::ActionNeeded),
+        (outside_window(5_000, Some(4_000)), Attention::Waiting),
+        (outside_window(8_000, Some(4_000)), Attention::ActionNeeded),
+        (late_by_hand, Attention::ActionNeeded),
         (slot_kept_by_failure(), Attention::ActionNeeded),
         (cut_short(RunPhase::Lost), Attention::ActionNeeded),
         (cut_short(RunPhase::JobDeleted), Attention::ActionNeeded),
@@ -164,6 +168,10 @@ fn status_text_is_as_reviewed() {
         ("a freeze stopped a node in progress", frozen_in_progress()),
         ("a node waits for a maintenance window", outside_window(3_000, None)),
         ("the next window opens too late", outside_window(5_000, Some(4_000))),
+        (
+            "the next window opens too late for the next run, too",
+            outside_window(8_000, Some(4_000)),
+        ),
         ("without a hook, a failed node keeps the only slot", slot_kept_by_failure()),
         ("the operator reports an error", operator_reports_error()),
         ("the image of an acceptance test cannot be pulled", tested()),
