@@ -15,7 +15,7 @@ pub enum AirGapError {
     #[error(transparent)]
     Bundle(#[from] BundleError),
     /// The bundle is not what its recipe gives.
-    #[error("the bundle in `{}` was edited after rendering; the README.md of the archive has users render the bundle again, which would discard these edits:\n  {}", directory.display(), edits.join("\n  "))]
+    #[error("the bundle in `{}` was edited after rendering; the README.md of the archive shows how to render the bundle again, which would discard these edits:\n  {}", directory.display(), edits.join("\n  "))]
     Edited {
         /// The directory.
         directory: PathBuf,
@@ -57,7 +57,7 @@ impl AirGapError {
         let hint = match self {
             Self::Bundle(_) => "name a directory that `gpu-rollout bundle render` wrote",
             Self::Edited { .. } => {
-                "move the edits into the recipe, render the bundle again with --force, and pack that; or undo the edits, pack the bundle, and edit it again after you have unpacked the archive"
+                "move the edits into the recipe, render the bundle again with --force, and pack that; or undo the edits, pack the bundle, and make the edits again behind the air gap, in the bundle that you deploy"
             }
             Self::Origin(_) => "render the bundle again with this version of gpu-rollout",
             Self::UnknownNodes(nodes) => nodes.hint(),
