@@ -72,7 +72,9 @@ pub enum BundleSourceError {
     #[error("expected a path below the repository's root without `..`, found `{0}`")]
     Path(String),
     /// A verification of a Git repository.
-    #[error("deployers verify only signatures of artifacts in a registry, and the repository `{0}` is in Git")]
+    #[error(
+        "deployers verify only signatures of artifacts in a registry, and the repository `{0}` is in Git"
+    )]
     NoArtifacts(String),
 }
 

@@ -127,7 +127,7 @@ fn run_text(
         },
         (RunPhase::Lost, _) => {
             let see = job
-                .map(|job| format!("; to see which before the next run deletes the Job: {job}"))
+                .map(|job| format!("; to find out which of the two, run this before the next run deletes the Job: {job}"))
                 .unwrap_or_default();
             format!("ended without a result: its Job reached its deadline, or all its pods failed{see}")
         }
