@@ -73,7 +73,7 @@ pub enum BundleSourceError {
     Path(String),
     /// A verification of a Git repository.
     #[error(
-        "deployers verify only signatures of artifacts in a registry, and the repository `{0}` is in Git"
+        "deployers verify cosign signatures only of artifacts in a registry, and the repository `{0}` is in Git"
     )]
     NoArtifacts(String),
 }
