@@ -38,6 +38,13 @@ impl Remedy {
         Self { text: text.into(), ..Self::default() }
     }
 
+    /// Adds words to the end of the advice.
+    #[must_use]
+    fn more_words(mut self, words: &str) -> Self {
+        self.text.push_str(words);
+        self
+    }
+
     /// Adds a command that shows more.
     #[must_use]
     pub fn inspect(mut self, command: impl Into<String>) -> Self {
@@ -119,18 +126,13 @@ impl RemedyContext<'_> {
     /// deployment. A halted rollout also needs the end of its halt.
     fn with_retry(&self, remedy: Remedy) -> Remedy {
         let remedy = remedy.run(format!("gpu-rollout retry --yes {}", self.node()));
-        if self.is_halted {
-            let text = format!(
-                "{}. The rollout has halted: to continue, also run gpu-rollout resume, and deploy the bundle again",
-                remedy.text
-            );
-            return Remedy { text, ..remedy }.run("gpu-rollout resume");
+        match (self.is_halted, self.has_job) {
+            (true, _) => remedy
+                .more_words(". The rollout has halted: to continue, also run gpu-rollout resume, and deploy the bundle again")
+                .run("gpu-rollout resume"),
+            (false, false) => remedy.more_words(", and deploy the bundle again"),
+            (false, true) => remedy,
         }
-        if self.has_job {
-            return remedy;
-        }
-        let text = format!("{}, and deploy the bundle again", remedy.text);
-        Remedy { text, ..remedy }
     }
 
     fn why(holder: &str) -> String {

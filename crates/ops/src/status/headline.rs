@@ -116,7 +116,8 @@ impl RolloutStatus {
         }
     }
 
-    fn has_job(&self) -> bool {
+    /// Returns whether a pod of the hook watches the rollout, or will soon.
+    pub(super) fn has_job(&self) -> bool {
         self.run.as_ref().is_some_and(|run| run.phase.has_job())
     }
 
@@ -197,10 +198,9 @@ impl RolloutStatus {
             return None;
         }
         let count: usize = urgent.iter().map(|advice| advice.nodes.len()).sum();
-        let wait = if count == 1 { "waits" } else { "wait" };
-        let nodes = with_noun(count, "node");
+        let wait = nodes_wait(count);
         Some(format!(
-            "{nodes} {wait} for the maintenance window at {opens:.0}, which this run does not reach; {retry}"
+            "{wait} for the maintenance window at {opens:.0}, which this run does not reach; {retry}"
         ))
     }
 
@@ -209,14 +209,19 @@ impl RolloutStatus {
         let opens = self.next_window().filter(|_| self.totals.in_progress == 0)?;
         let rows = self.nodes.iter().filter_map(|row| row.waiting.as_ref());
         let count = rows.filter(|waiting| waiting.reason == OUTSIDE_WINDOW).count();
-        let wait = if count == 1 { "waits" } else { "wait" };
-        let nodes = with_noun(count, "node");
+        let wait = nodes_wait(count);
         Some(Headline {
             attention: Attention::InProgress,
-            text: format!("nothing to do: {nodes} {wait} for the next maintenance window"),
+            text: format!("nothing to do: {wait} for the next maintenance window"),
             wait: Some(WaitAnswer::Safe(format!("until the window opens at {opens:.0}"))),
         })
     }
+}
+
+/// Returns `1 node waits`, or `N nodes wait`.
+pub(super) fn nodes_wait(count: usize) -> String {
+    let wait = if count == 1 { "waits" } else { "wait" };
+    format!("{} {wait}", with_noun(count, "node"))
 }
 
 /// Names the first cause. Nodes that only wait are counted only if no node is broken.

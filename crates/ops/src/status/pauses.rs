@@ -13,6 +13,7 @@ use observed::pause::{ObservedPause, annotated_nodes, pauses_in_force};
 use planner::pods::listed;
 use planner::reason::PAUSED;
 
+use super::headline::nodes_wait;
 use super::safe_wait::WaitAnswer;
 use super::{BlockingCondition, NodeRow, NodeStage, RolloutStatus};
 
@@ -118,15 +119,14 @@ impl RolloutStatus {
     /// Describes the nodes that wait for the end of a pause.
     pub(super) fn paused_nodes(&self) -> Option<String> {
         let paused = self.paused_rows().count();
-        let wait = if paused == 1 { "waits" } else { "wait" };
+        let wait = nodes_wait(paused);
         let at = self.pause_end().and_then(PauseEnd::at);
         let at = at.map(|at| format!(" at {at:.0}")).unwrap_or_default();
         let others = match self.totals.in_progress.saturating_sub(self.stopped_nodes().len()) {
             0 => String::new(),
             count => format!("; {} in progress", with_noun(count, "node")),
         };
-        let nodes = with_noun(paused, "node");
-        (paused > 0).then(|| format!("{nodes} {wait} for the end of a pause{at}{others}"))
+        (paused > 0).then(|| format!("{wait} for the end of a pause{at}{others}"))
     }
 
     /// Returns the nodes whose upgrade has started, and does not continue during a pause.
@@ -138,12 +138,11 @@ impl RolloutStatus {
     /// Returns whether waiting does no harm while nodes wait for the end of a pause.
     pub(super) fn wait_for_pause(&self) -> WaitAnswer {
         let limit = self.time_limit();
-        let has_job = self.run.as_ref().is_some_and(|run| run.phase.has_job());
         let end = self.pause_end();
         let safe = match end {
             None => limit,
             Some(PauseEnd::Never) => self.next_run().unwrap_or(limit),
-            Some(PauseEnd::TooLate(at)) if has_job => {
+            Some(PauseEnd::TooLate(at)) if self.has_job() => {
                 format!("{limit}: the pause ends at {at:.0}, so the run fails first")
             }
             Some(PauseEnd::InTime(at)) if !self.is_continued_by_user() => {
@@ -187,8 +186,7 @@ impl RolloutStatus {
     /// Returns whether nothing continues by itself when a pause ends: no hook Job is running, or
     /// the hook releases no holds in its mode.
     fn is_continued_by_user(&self) -> bool {
-        let has_job = self.run.as_ref().is_some_and(|run| run.phase.has_job());
-        !has_job || self.mode == Mode::Observe.name()
+        !self.has_job() || self.mode == Mode::Observe.name()
     }
 
     /// Returns what a user must do when a pause ends, if nothing continues by itself.
