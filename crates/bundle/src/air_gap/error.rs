@@ -15,7 +15,7 @@ pub enum AirGapError {
     #[error(transparent)]
     Bundle(#[from] BundleError),
     /// The bundle is not what its recipe gives.
-    #[error("the bundle in `{}` was edited after rendering; the README.md of the archive shows how to render the bundle again, which would discard these edits:\n  {}", directory.display(), edits.join("\n  "))]
+    #[error("the bundle in `{}` was edited after rendering; these edits would be lost when it is rendered again from the archive:\n  {}", directory.display(), edits.join("\n  "))]
     Edited {
         /// The directory.
         directory: PathBuf,
