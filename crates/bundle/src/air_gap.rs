@@ -131,12 +131,13 @@ impl ImageTexts {
         let is_mirrored = !info.registry_mirrors.is_empty();
         let sources = if is_mirrored { origins::sources(&images, plan)? } else { images.clone() };
         let (mut pulled, mut copies) = (Vec::new(), BTreeSet::new());
+        let unpullable = format!("{IMAGE_WITHOUT_REGISTRY}; then pack it again");
         let mut notes: Vec<String> =
             unknown.into_iter().map(|reason| format!("unknown images: {reason}")).collect();
         for (image, source) in images.into_iter().zip(sources).filter(|(one, _)| one.enabled) {
             let is_local = source.place == HOOK_IMAGE && !has_registry(&source.repository);
-            if is_local && notes.iter().all(|note| note != IMAGE_WITHOUT_REGISTRY) {
-                notes.push(IMAGE_WITHOUT_REGISTRY.to_owned());
+            if is_local && !notes.contains(&unpullable) {
+                notes.push(unpullable.clone());
             }
             for (image, source) in kinds.images(image).into_iter().zip(kinds.images(source)) {
                 let (to, from) = (image.reference(), source.reference());

@@ -81,7 +81,7 @@ pub struct UnknownNodes;
 impl UnknownNodes {
     /// Returns a hint for the user.
     pub fn hint(self) -> &'static str {
-        "pass each operating system with --node-os, and each kernel with --node-kernel if drivers are precompiled; `kubectl get nodes -o wide` shows both"
+        "pass each operating system with --node-os (`ubuntu22.04` for Ubuntu 22.04), and each kernel with --node-kernel if drivers are precompiled; `kubectl get nodes -o wide` shows both"
     }
 }
 

@@ -247,7 +247,7 @@ pub struct HookReleasePlan {
 }
 
 /// The note for a hook image without a registry: only a release has one that nodes can pull.
-pub const IMAGE_WITHOUT_REGISTRY: &str = "the hook's image has no registry, so no node can pull it; build and push it, and render with --hook-image REGISTRY/gpu-rollout:TAG (docs/image.md of gpu-rollout)";
+pub const IMAGE_WITHOUT_REGISTRY: &str = "the hook's image has no registry, so no node can pull it; build and push it, and render the bundle again with --hook-image REGISTRY/gpu-rollout:TAG (docs/image.md of gpu-rollout)";
 
 impl ReleasePlan {
     /// Returns the note if a hook uses the chart's default image, and that is in no registry.

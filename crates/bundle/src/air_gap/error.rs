@@ -67,7 +67,7 @@ impl AirGapError {
             }
             Self::Charts { commands, .. } => {
                 return Some(format!(
-                    "run these commands where you have Internet access, and then this one again:\n  {}",
+                    "run these commands where you have Internet access, and then pack the bundle again:\n  {}",
                     commands.join("\n  ")
                 ));
             }
