@@ -3,8 +3,11 @@
 //! found quickly: a decision among ten thousand nodes examines only those that have changed.
 
 use std::fmt;
+use std::hash::BuildHasher;
 use std::ops::Index;
 use std::sync::Arc;
+
+use foldhash::fast::FixedState;
 
 /// Maximum number of entries that are copied when one of them is changed.
 const NEIGHBORS: usize = 64;
@@ -16,12 +19,38 @@ pub struct Named<T> {
     len: usize,
 }
 
-type Block<T> = Vec<(Arc<str>, Arc<T>)>;
+type Block<T> = Vec<Entry<T>>;
+
+/// A name and its value.
+struct Entry<T> {
+    /// Finds the entry in its block: it is compared without following the pointer to the name.
+    hash: u32,
+    name: Arc<str>,
+    value: Arc<T>,
+}
+
+impl<T> Entry<T> {
+    fn new(name: Arc<str>, value: Arc<T>) -> Self {
+        Self { hash: hash(&name), name, value }
+    }
+}
+
+impl<T> Clone for Entry<T> {
+    fn clone(&self) -> Self {
+        Self { hash: self.hash, name: Arc::clone(&self.name), value: Arc::clone(&self.value) }
+    }
+}
+
+fn hash(name: &str) -> u32 {
+    // The lower half is as good as all of it, for the entries of a block.
+    let hash = FixedState::default().hash_one(name);
+    u32::try_from(hash & u64::from(u32::MAX)).unwrap_or(u32::MAX)
+}
 
 /// Iterator over names and values of [`Named`].
 pub struct Iter<'a, T> {
     blocks: std::slice::Iter<'a, Arc<Block<T>>>,
-    block: std::slice::Iter<'a, (Arc<str>, Arc<T>)>,
+    block: std::slice::Iter<'a, Entry<T>>,
 }
 
 impl<T> Clone for Iter<'_, T> {
@@ -35,7 +64,7 @@ impl<'a, T> Iterator for Iter<'a, T> {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            if let Some((name, value)) = self.block.next() {
+            if let Some(Entry { name, value, .. }) = self.block.next() {
                 return Some((name, value));
             }
             self.block = self.blocks.next()?.iter();
@@ -77,16 +106,17 @@ impl<T> Named<T> {
 
     /// Returns the value of a name.
     pub fn get(&self, name: &str) -> Option<&T> {
-        let block = self.blocks.get(self.block_of(name)?)?;
-        let place = place_in(block, name).ok()?;
-        Some(&block[place].1)
+        self.shared(name).map(AsRef::as_ref)
+    }
+
+    /// Returns the shared pointer to the value of a name.
+    pub fn shared(&self, name: &str) -> Option<&Arc<T>> {
+        self.found(name).map(|entry| &entry.value)
     }
 
     /// Returns the stored name and the value of a name.
     pub fn entry(&self, name: &str) -> Option<(&Arc<str>, &T)> {
-        let block = self.blocks.get(self.block_of(name)?)?;
-        let (name, value) = &block[place_in(block, name).ok()?];
-        Some((name, value))
+        self.found(name).map(|Entry { name, value, .. }| (name, &**value))
     }
 
     /// Returns whether the map has this name.
@@ -135,15 +165,15 @@ impl<T> Named<T> {
         let at = self.block_of(name.as_ref()).unwrap_or(0);
         let blocks = Arc::make_mut(&mut self.blocks);
         let Some(block) = blocks.get_mut(at) else {
-            blocks.push(Arc::new(vec![(name.into(), value)]));
+            blocks.push(Arc::new(vec![Entry::new(name.into(), value)]));
             self.len += 1;
             return;
         };
         let block = Arc::make_mut(block);
         match place_in(block, name.as_ref()) {
-            Ok(place) => block[place].1 = value,
+            Ok(place) => block[place].value = value,
             Err(place) => {
-                block.insert(place, (name.into(), value));
+                block.insert(place, Entry::new(name.into(), value));
                 self.len += 1;
                 if block.len() > NEIGHBORS {
                     // Names mostly come in their order: what is behind them stays full.
@@ -187,11 +217,17 @@ impl<T> Named<T> {
         *self = Self::default();
     }
 
+    fn found(&self, name: &str) -> Option<&Entry<T>> {
+        let block = self.blocks.get(self.block_of(name)?)?;
+        let hash = hash(name);
+        block.iter().find(|entry| entry.hash == hash && *entry.name == *name)
+    }
+
     /// Returns the block that contains the name, or would contain it; `None` if the map is empty.
     fn block_of(&self, name: &str) -> Option<usize> {
         let behind = self
             .blocks
-            .partition_point(|block| block.first().is_some_and(|(first, _)| **first <= *name));
+            .partition_point(|block| block.first().is_some_and(|first| *first.name <= *name));
         if self.blocks.is_empty() { None } else { Some(behind.saturating_sub(1)) }
     }
 }
@@ -202,7 +238,7 @@ impl<T: Clone> Named<T> {
         let at = self.block_of(name)?;
         let place = place_in(&self.blocks[at], name).ok()?;
         let block = Arc::make_mut(&mut Arc::make_mut(&mut self.blocks)[at]);
-        Some(Arc::make_mut(&mut block[place].1))
+        Some(Arc::make_mut(&mut block[place].value))
     }
 
     /// Iterates over all values for a change.
@@ -210,7 +246,7 @@ impl<T: Clone> Named<T> {
         Arc::make_mut(&mut self.blocks)
             .iter_mut()
             .flat_map(Arc::make_mut)
-            .map(|(_, value)| Arc::make_mut(value))
+            .map(|entry| Arc::make_mut(&mut entry.value))
     }
 }
 
@@ -229,26 +265,26 @@ impl<T: PartialEq> Named<T> {
             }
             match (left.entry(), right.entry()) {
                 (None, None) => return found,
-                (Some((name, _)), None) => {
-                    found.push(name);
+                (Some(own), None) => {
+                    found.push(&own.name);
                     left.advance();
                 }
-                (None, Some((name, _))) => {
-                    found.push(name);
+                (None, Some(theirs)) => {
+                    found.push(&theirs.name);
                     right.advance();
                 }
-                (Some((name, value)), Some((their_name, theirs))) => match name.cmp(their_name) {
+                (Some(own), Some(theirs)) => match own.name.cmp(&theirs.name) {
                     std::cmp::Ordering::Less => {
-                        found.push(name);
+                        found.push(&own.name);
                         left.advance();
                     }
                     std::cmp::Ordering::Greater => {
-                        found.push(their_name);
+                        found.push(&theirs.name);
                         right.advance();
                     }
                     std::cmp::Ordering::Equal => {
-                        if !Arc::ptr_eq(value, theirs) && value != theirs {
-                            found.push(name);
+                        if !Arc::ptr_eq(&own.value, &theirs.value) && own.value != theirs.value {
+                            found.push(&own.name);
                         }
                         left.advance();
                         right.advance();
@@ -270,7 +306,7 @@ impl<'a, T> Cursor<'a, T> {
         Self { blocks, place: 0 }
     }
 
-    fn entry(&self) -> Option<&'a (Arc<str>, Arc<T>)> {
+    fn entry(&self) -> Option<&'a Entry<T>> {
         self.blocks.first()?.get(self.place)
     }
 
@@ -295,7 +331,7 @@ impl<'a, T> Cursor<'a, T> {
 }
 
 fn place_in<T>(block: &Block<T>, name: &str) -> Result<usize, usize> {
-    block.binary_search_by(|(known, _)| (**known).cmp(name))
+    block.binary_search_by(|known| (*known.name).cmp(name))
 }
 
 impl<N: AsRef<str> + Into<Arc<str>>, T> FromIterator<(N, T)> for Named<T> {
@@ -331,8 +367,7 @@ impl<T> Index<&str> for Named<T> {
     /// # Panics
     /// The name does not exist.
     fn index(&self, name: &str) -> &T {
-        let block = &self.blocks[self.block_of(name).unwrap_or(0)];
-        &block[place_in(block, name).unwrap_or(usize::MAX)].1
+        self.get(name).expect("an existing name; `get` accepts others")
     }
 }
 
