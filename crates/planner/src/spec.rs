@@ -440,13 +440,15 @@ fn carries_image(
 ) -> Result<(), Reason> {
     newest_observed(daemon_set)?;
     let (Some(image), Some(version)) = (&wanted.image, &wanted.version) else { return Ok(()) };
-    let name = wanted
-        .repository
-        .as_ref()
-        .map_or_else(|| image.clone(), |repository| format!("{repository}/{image}"));
     let same_name = |candidate: &str| {
         let found = split_image(candidate).0;
-        found == name || (wanted.repository.is_none() && found.rsplit('/').next() == Some(image))
+        match &wanted.repository {
+            Some(repository) => {
+                let rest = found.strip_prefix(repository.as_str());
+                rest.and_then(|rest| rest.strip_prefix('/')) == Some(image)
+            }
+            None => found == image || found.rsplit('/').next() == Some(image),
+        }
     };
     let of_name = daemon_set.images.values().find(|candidate| same_name(candidate));
     let version_matches = |candidate: &str| {
@@ -462,6 +464,10 @@ fn carries_image(
     let found = of_name
         .cloned()
         .unwrap_or_else(|| daemon_set.images.values().cloned().collect::<Vec<_>>().join(", "));
+    let name = wanted
+        .repository
+        .as_ref()
+        .map_or_else(|| image.clone(), |repository| format!("{repository}/{image}"));
     let separator = if version.starts_with("sha256:") { '@' } else { ':' };
     Err(behind(daemon_set, "image", &format!("{name}{separator}{version}"), &found))
 }

@@ -1,5 +1,7 @@
 //! One node during a decision: its memory, its actions, and when to decide again.
 
+use std::sync::Arc;
+
 use crate::action::{NodePatch, PodEviction};
 use crate::memory::PendingPatch;
 use crate::note::DecisionNote;
@@ -117,9 +119,9 @@ impl<'a> NodeDraft<'a> {
         let uid = &self.node.uid;
         let record = match self.memory.record.take() {
             Some(record) if record.uid == *uid => record,
-            Some(_) | None => NodeRecord { uid: uid.clone(), ..NodeRecord::default() },
+            Some(_) | None => NodeRecord { uid: uid.clone(), ..NodeRecord::default() }.into(),
         };
-        change(self.memory.record.insert(record));
+        change(Arc::make_mut(self.memory.record.insert(record)));
     }
 
     /// Returns whether the node belongs to the run: it is in the cohort, or the hook upgrades it.

@@ -17,7 +17,7 @@ use observed::named::Named;
 pub(super) struct NodeMemory {
     /// Whether a command follows the run of a hook, and the record belongs to this node.
     is_followed: bool,
-    pub(super) record: Option<NodeRecord>,
+    pub(super) record: Option<Arc<NodeRecord>>,
     pub(super) waiting: Option<(&'static str, Timestamp)>,
     pub(super) waiting_apart: Option<(&'static str, Timestamp)>,
     pub(super) testing: Option<RunningTest>,
@@ -31,7 +31,7 @@ pub(super) struct NodeMemory {
 impl NodeMemory {
     pub(super) fn of(memory: &RunMemory, node: &ObservedNode) -> Self {
         let name = &node.name;
-        let record = memory.nodes.get(name);
+        let record = memory.nodes.shared(name);
         Self {
             is_followed: memory.followed.is_some()
                 && record.is_some_and(|record| record.uid == node.uid),
@@ -54,7 +54,12 @@ impl NodeMemory {
     /// Puts the changed parts back.
     pub(super) fn put(self, before: &Self, memory: &mut RunMemory, node: &ObservedNode) {
         let name = &node.name;
-        put(&mut memory.nodes, name, before.record.as_ref(), self.record);
+        if self.record != before.record {
+            match self.record {
+                Some(record) => memory.nodes.insert_shared(name.as_str(), record),
+                None => drop(memory.nodes.remove(name)),
+            }
+        }
         put(&mut memory.waiting, name, before.waiting.as_ref(), self.waiting);
         put(&mut memory.waiting_apart, name, before.waiting_apart.as_ref(), self.waiting_apart);
         put(&mut memory.testing, name, before.testing.as_ref(), self.testing);
@@ -78,7 +83,7 @@ impl NodeMemory {
 
     /// Returns the record, if it belongs to this node and not to an earlier node of the same name.
     pub(super) fn record_of(&self, node: &ObservedNode) -> Option<&NodeRecord> {
-        self.record.as_ref().filter(|record| record.uid == node.uid)
+        self.record.as_deref().filter(|record| record.uid == node.uid)
     }
 
     /// Returns whether a command follows the run of a hook that has a record of this node.

@@ -3,6 +3,8 @@
 //! [`crate::decide::schedule::replacements`] decides for the whole fleet which of the stale pods
 //! are replaced now.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 
 use crate::device_plugin::{NodePluginConfig, StalePluginPod};
@@ -376,10 +378,12 @@ fn is_back(draft: &mut NodeDraft<'_>, daemon_set: &ObservedDaemonSet, serving: &
             && replacement.daemon_set == daemon_set.uid
             && *uid != serving.uid
     };
-    for (uid, replacement) in draft.memory.record.iter_mut().flat_map(|record| &mut record.replaced)
-    {
-        if comes_back(uid, replacement) {
-            replacement.back_at = Some(now);
+    let Some(record) = &mut draft.memory.record else { return };
+    if record.replaced.iter().any(|(uid, replacement)| comes_back(uid, replacement)) {
+        for (uid, replacement) in &mut Arc::make_mut(record).replaced {
+            if comes_back(uid, replacement) {
+                replacement.back_at = Some(now);
+            }
         }
     }
 }

@@ -46,6 +46,11 @@ pub(in crate::decide) enum ProofGate {
 }
 
 impl ProofGate {
+    /// Returns whether some nodes come first.
+    pub(super) fn has_first(&self) -> bool {
+        matches!(self, Self::Only(..))
+    }
+
     /// Returns whether the node is one of those that come first.
     pub(super) fn comes_first(&self, name: &str) -> bool {
         matches!(self, Self::Only(names, _) if names.contains(name))

@@ -84,7 +84,7 @@ impl AwayPlugins {
         let mut all = nodes.kept.sums.away;
         for node in &nodes.listed {
             let record = match &node.draft {
-                Some(draft) => draft.memory.record.as_ref(),
+                Some(draft) => draft.memory.record.as_deref(),
                 None => records.get(node.name),
             };
             all.add(Self::of_node(record, node.node));

@@ -149,32 +149,41 @@ fn evaluate(
     // Canaries first: the others do not start before them.
     let (_, gate) = conditions;
     let candidates = || examined.union(&nodes.kept.sums.candidates);
-    let canaries = candidates().filter(|(_, name)| gate.comes_first(name));
+    let canaries: Vec<&Candidate> = if gate.has_first() {
+        candidates().filter(|(_, name)| gate.comes_first(name)).collect()
+    } else {
+        Vec::new()
+    };
     let others = candidates().filter(|(_, name)| !gate.comes_first(name));
-    let all = canaries.chain(others);
-    let starts = all.clone().take_while(|candidate| queue.reason(&candidate.1).is_none()).count();
+    let all = canaries.iter().copied().chain(others);
+    let starts: Vec<&Candidate> =
+        all.clone().take_while(|candidate| queue.reason(&candidate.1).is_none()).collect();
     let common = queue.common_reason(known);
     let is_described = known
         .zip(common.as_ref())
         .is_some_and(|(known, common)| nodes.is_reason_of_all(known, common));
-    let first = || all.clone().take(starts);
-    let behind = || all.clone().skip(starts);
-    let mut candidates: Vec<_> = first().map(|candidate| (candidate.clone(), None)).collect();
+    let mut candidates: Vec<_> =
+        starts.iter().map(|candidate| ((*candidate).clone(), None)).collect();
     if is_described {
-        let is_apart = |candidate: &&Candidate| {
-            examined.contains(*candidate) || gate.comes_first(&candidate.1)
+        // Only those that may have another reason: most candidates are not visited.
+        let last = starts.get(canaries.len()..).and_then(<[_]>::last);
+        let is_behind = |candidate: &&Candidate| {
+            !gate.comes_first(&candidate.1) && last.is_none_or(|last| *last < *candidate)
         };
-        let others = behind().filter(is_apart);
-        let others = queue.reasons(others, common.as_ref());
+        let first = canaries.iter().copied().skip(starts.len());
+        let others = queue.reasons(first.chain(examined.iter().filter(is_behind)), common.as_ref());
         if others.iter().all(|(_, reason)| reason.is_some()) {
             candidates.extend(others);
             return Evaluation { candidates, common, is_described };
         }
         // An unavailable node that is started may take the last slot: the common reason changes.
         queue = QueueLimits::new(nodes, conditions, limits());
-        first().for_each(|(_, name)| drop(queue.reason(name)));
+        for (_, name) in &starts {
+            // It counts as started; the reason is known: none.
+            drop(queue.reason(name));
+        }
     }
-    candidates.extend(queue.reasons(behind(), common.as_ref()));
+    candidates.extend(queue.reasons(all.clone().skip(starts.len()), common.as_ref()));
     // Without a limit that refuses all, the last candidates mostly share their reason.
     let common = common.or_else(|| candidates.last()?.1.clone());
     Evaluation { candidates, common, is_described: false }
