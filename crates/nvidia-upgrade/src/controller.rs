@@ -11,7 +11,7 @@ use super::controller_generation::ControllerGeneration;
 use super::operator::{ReconciliationPlan, counted_work, work};
 use super::pass::{PassError, PassOptions, PassOutcome, PassWrite, Requestor, pass_with};
 use super::snapshot::{SnapshotCache, SnapshotTables};
-use observed::Observed;
+use observed::{Observed, ObservedNode};
 
 /// A running controller. None of its state survives its end: a new controller starts evictions and
 /// drains again.
@@ -74,6 +74,20 @@ impl UpgradeController {
     pub fn notice(&mut self, before: &Observed, after: &Observed, now: Timestamp) {
         if self.due.is_none_or(|due| due > now)
             && self.generation.is_woken(before, after, self.driver)
+        {
+            self.due = Some(now);
+        }
+    }
+
+    /// [`Self::notice`] of a change of one node only. `None`: the node does not exist.
+    pub fn notice_node(
+        &mut self,
+        before: Option<&ObservedNode>,
+        after: Option<&ObservedNode>,
+        now: Timestamp,
+    ) {
+        if self.due.is_none_or(|due| due > now)
+            && self.generation.is_woken_by_node(before, after, self.driver)
         {
             self.due = Some(now);
         }

@@ -51,6 +51,20 @@ impl ControllerGeneration {
     pub fn is_woken(self, before: &Observed, after: &Observed, driver: Driver) -> bool {
         changes(before, after, driver).into_iter().any(|change| self.is_woken_by(change))
     }
+
+    /// Returns whether a change of one node made it run. `None`: the node does not exist.
+    pub fn is_woken_by_node(
+        self,
+        before: Option<&ObservedNode>,
+        after: Option<&ObservedNode>,
+        driver: Driver,
+    ) -> bool {
+        let mut is_woken = false;
+        of_node(before, after, driver, &mut |change, happened| {
+            is_woken |= happened && self.is_woken_by(change);
+        });
+        is_woken
+    }
 }
 
 fn gpu_spec(observed: &Observed) -> Option<(&str, i64)> {
@@ -85,19 +99,29 @@ fn of_nodes(
     note: &mut impl FnMut(WakingChange, bool),
 ) {
     for (name, node) in &after.nodes {
-        match before.nodes.get(name) {
-            Some(old) if old.uid == node.uid => of_node(old, node, driver, note),
-            Some(_) => {
-                note(WakingChange::NodeCreated, true);
-                note(WakingChange::NodeDeleted, true);
-            }
-            None => note(WakingChange::NodeCreated, true),
+        of_node(before.nodes.get(name), Some(node), driver, note);
+    }
+    for (name, node) in &before.nodes {
+        if !after.nodes.contains_key(name) {
+            of_node(Some(node), None, driver, note);
         }
     }
-    note(
-        WakingChange::NodeDeleted,
-        before.nodes.keys().any(|name| !after.nodes.contains_key(name)),
-    );
+}
+
+/// Notes the changes of a node. `None`: it does not exist.
+fn of_node(
+    before: Option<&ObservedNode>,
+    after: Option<&ObservedNode>,
+    driver: Driver,
+    note: &mut impl FnMut(WakingChange, bool),
+) {
+    match (before, after) {
+        (Some(old), Some(new)) if old.uid == new.uid => of_kept_node(old, new, driver, note),
+        _ => {
+            note(WakingChange::NodeCreated, after.is_some());
+            note(WakingChange::NodeDeleted, before.is_some());
+        }
+    }
 }
 
 fn of_custom_resources(
@@ -165,7 +189,8 @@ fn spec(daemon_set: &ObservedDaemonSet) -> ObservedDaemonSet {
     ObservedDaemonSet { desired: 0, ..daemon_set.clone() }
 }
 
-fn of_node(
+/// Notes the changes of a node that is the same object.
+fn of_kept_node(
     old: &ObservedNode,
     new: &ObservedNode,
     driver: Driver,

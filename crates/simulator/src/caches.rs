@@ -20,17 +20,17 @@ use super::operator_objects::{OperatorObjects, write_operator_objects};
 use super::setup::SimulationSetup;
 use super::watches::HookWatch;
 
-/// A change of objects that a watch delivers.
+/// A change of objects that a watch delivers. All who receive it share the objects.
 #[derive(Clone, Debug)]
 pub(super) enum WorldChange {
-    Node(String, Option<Box<ObservedNode>>),
-    Operand(String, SimulatedOperand, Option<Box<ObservedPod>>),
-    OperandPod(String, contract::operand::Operand, Option<Box<OperandPod>>),
-    Slice(String, Option<ObservedSlice>),
+    Node(String, Option<Arc<ObservedNode>>),
+    Operand(String, SimulatedOperand, Option<Arc<ObservedPod>>),
+    OperandPod(String, contract::operand::Operand, Option<Arc<OperandPod>>),
+    Slice(String, Option<Arc<ObservedSlice>>),
     /// UID and the pod.
-    Pod(String, Option<Box<Workload>>),
+    Pod(String, Option<Arc<Workload>>),
     /// The pod of an acceptance test: its node, its name and the pod.
-    TestPod(String, String, Option<Box<AcceptancePod>>),
+    TestPod(String, String, Option<Arc<AcceptancePod>>),
     Budgets(Vec<DisruptionBudget>),
     Pauses(Vec<ObservedPause>),
     Operator(Box<OperatorObjects>),
@@ -76,33 +76,33 @@ impl ClusterCaches {
         Self { job_selector, ..Self::default() }
     }
 
-    pub(super) fn apply(&mut self, change: WorldChange, version: u64, setup: &SimulationSetup) {
+    pub(super) fn apply(&mut self, change: &WorldChange, version: u64, setup: &SimulationSetup) {
         match change {
-            WorldChange::Node(name, node) => self.node(name, node.map(|node| *node), setup),
+            WorldChange::Node(name, node) => self.node(name, node.as_ref(), setup),
             WorldChange::Operand(node, operand, pod) => {
-                if setup.operands && operand == SimulatedOperand::Validator {
+                if setup.operands && *operand == SimulatedOperand::Validator {
                     self.operand_pod(
-                        &node,
+                        node,
                         contract::operand::Operand::Validator,
-                        pod.as_deref().map(operand_pods::validator),
+                        pod.as_deref().map(operand_pods::validator).map(Arc::new),
                     );
                 }
-                self.operand(&node, operand, pod.map(|pod| *pod));
+                set(self.pods(*operand), node, operand.traits().container, pod.clone());
             }
             WorldChange::OperandPod(node, operand, pod) => {
-                self.operand_pod(&node, operand, pod.map(|pod| *pod));
+                self.operand_pod(node, *operand, pod.clone());
             }
-            WorldChange::Slice(node, slice) => self.slice(&node, slice),
-            WorldChange::Pod(uid, pod) => self.pod(&uid, pod.as_deref(), version),
+            WorldChange::Slice(node, slice) => self.slice(node, slice.clone()),
+            WorldChange::Pod(uid, pod) => self.pod(uid, pod.as_deref(), version),
             WorldChange::TestPod(node, name, pod) => {
-                set(&mut self.observed.acceptance, &node, &name, pod.map(|pod| *pod));
+                set(&mut self.observed.acceptance, node, name, pod.clone());
             }
-            WorldChange::Budgets(budgets) => self.observed.workloads.budgets = budgets,
-            WorldChange::Pauses(pauses) => self.observed.pauses = pauses,
+            WorldChange::Budgets(budgets) => self.observed.workloads.budgets.clone_from(budgets),
+            WorldChange::Pauses(pauses) => self.observed.pauses.clone_from(pauses),
             WorldChange::Operator(operator) => {
                 self.revisions = operator.revisions.len();
                 self.operand_revisions.clone_from(&operator.operand_revisions);
-                write_operator_objects(&mut self.observed, &operator, setup);
+                write_operator_objects(&mut self.observed, operator, setup);
                 let maintenance = |node: &String| NodeMaintenance {
                     namespace: "default".to_owned(),
                     name: format!("others-{node}"),
@@ -117,23 +117,23 @@ impl ClusterCaches {
         }
     }
 
-    fn node(&mut self, name: String, node: Option<ObservedNode>, setup: &SimulationSetup) {
+    fn node(&mut self, name: &str, node: Option<&Arc<ObservedNode>>, setup: &SimulationSetup) {
         let driver = setup.settings.driver;
         let counts =
             |node: Option<&ObservedNode>| node.is_some_and(|node| is_driver_node(node, driver));
-        let before = counts(self.observed.nodes.get(&name));
-        self.driver_nodes += usize::from(counts(node.as_ref()));
+        let before = counts(self.observed.nodes.get(name));
+        self.driver_nodes += usize::from(counts(node.map(AsRef::as_ref)));
         self.driver_nodes -= usize::from(before);
         let is_away =
             |node: &ObservedNode| node.unschedulable || !node.ready || is_in_progress(node, driver);
-        if node.as_ref().is_some_and(is_away) {
-            self.unavailable.insert(name.clone());
+        if node.is_some_and(|node| is_away(node)) {
+            self.unavailable.insert(name.to_owned());
         } else {
-            self.unavailable.remove(&name);
+            self.unavailable.remove(name);
         }
         match node {
-            Some(node) => self.observed.nodes.insert(name, node),
-            None => drop(self.observed.nodes.remove(&name)),
+            Some(node) => self.observed.nodes.insert_shared(name, Arc::clone(node)),
+            None => drop(self.observed.nodes.remove(name)),
         }
     }
 
@@ -145,20 +145,16 @@ impl ClusterCaches {
         }
     }
 
-    fn operand(&mut self, node: &str, operand: SimulatedOperand, pod: Option<ObservedPod>) {
-        set(self.pods(operand), node, operand.traits().container, pod);
-    }
-
     fn operand_pod(
         &mut self,
         node: &str,
         operand: contract::operand::Operand,
-        pod: Option<OperandPod>,
+        pod: Option<Arc<OperandPod>>,
     ) {
         set(&mut self.observed.operand_pods, node, operand.traits().daemon_set, pod);
     }
 
-    fn slice(&mut self, node: &str, slice: Option<ObservedSlice>) {
+    fn slice(&mut self, node: &str, slice: Option<Arc<ObservedSlice>>) {
         if let OptionalApi::Served(slices) = &mut self.observed.dra.slices {
             set(slices, node, "slice", slice);
         }
@@ -221,9 +217,9 @@ impl ClusterCaches {
 }
 
 /// Sets or removes the view with this key on a node.
-fn set<T>(views: &mut Views<T>, node: &str, key: &str, view: Option<T>) {
+fn set<T>(views: &mut Views<T>, node: &str, key: &str, view: Option<Arc<T>>) {
     match view {
-        Some(view) => views.insert(node, key, Arc::new(view)),
+        Some(view) => views.insert(node, key, view),
         None => drop(views.remove(node, key)),
     }
 }

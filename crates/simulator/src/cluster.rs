@@ -1,5 +1,7 @@
 //! The simulated cluster: everything except the hook and the upgrade controller.
 
+use std::sync::Arc;
+
 use contract::names;
 use contract::selector::Selector;
 use jiff::Timestamp;
@@ -211,31 +213,31 @@ impl SimulatedCluster {
     ) -> ClusterCaches {
         let lists_pods = job_selector.is_some();
         let mut caches = ClusterCaches::new(job_selector);
-        let mut put = |change| caches.apply(change, context.watches.version, context.setup);
+        let mut put = |change| caches.apply(&change, context.watches.version, context.setup);
         put(WorldChange::Operator(Box::new(self.operator.objects.clone())));
         for node in self.nodes.observed() {
             let name = &node.name;
-            put(WorldChange::Node(name.clone(), Some(Box::new(node.clone()))));
+            put(WorldChange::Node(name.clone(), Some(Arc::new(node.clone()))));
             for operand in SimulatedOperand::ALL {
                 put(WorldChange::Operand(
                     name.clone(),
                     operand,
-                    self.operands.pod(name, operand).cloned().map(Box::new),
+                    self.operands.pod(name, operand).cloned().map(Arc::new),
                 ));
             }
             for (operand, pod) in self.operands.pods.on_node(name) {
-                put(WorldChange::OperandPod(name.clone(), operand, Some(Box::new(pod.clone()))));
+                put(WorldChange::OperandPod(name.clone(), operand, Some(Arc::new(pod.clone()))));
             }
-            put(WorldChange::Slice(name.clone(), self.operands.slice(name).cloned()));
+            put(WorldChange::Slice(name.clone(), self.operands.slice(name).cloned().map(Arc::new)));
         }
         put(WorldChange::Budgets(self.workloads.budgets.snapshot()));
         put(WorldChange::Pauses(self.pauses.as_slice().to_vec()));
         for pod in self.workloads.pods.iter().filter(|_| lists_pods) {
-            put(WorldChange::Pod(pod.uid.clone(), Some(Box::new(pod.clone()))));
+            put(WorldChange::Pod(pod.uid.clone(), Some(Arc::new(pod.clone()))));
         }
         for pod in self.workloads.list_tests() {
             let (node, name) = (pod.node.clone(), pod.name.clone());
-            put(WorldChange::TestPod(node, name, Some(Box::new(pod))));
+            put(WorldChange::TestPod(node, name, Some(Arc::new(pod))));
         }
         caches
     }

@@ -1,6 +1,7 @@
 //! The reconcile loop of NVIDIA's upgrade controller: its caches, what wakes it, and its passes.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use contract::driver::Driver;
@@ -10,7 +11,7 @@ use nvidia_upgrade::controller_generation::ControllerGeneration;
 use nvidia_upgrade::operator::work;
 use nvidia_upgrade::pass::PassWrite;
 use nvidia_upgrade::snapshot::{SnapshotCache, SnapshotInputs, SnapshotTables};
-use observed::Observed;
+use observed::{Observed, ObservedNode};
 
 use super::caches::{ClusterCaches, WorldChange};
 use super::event::WorldEvent;
@@ -31,6 +32,12 @@ pub const WRITE: Duration = Duration::from_millis(100);
 pub(super) struct ControllerPass {
     pub(super) writes: Vec<PassWrite>,
     pub(super) result: Reconciliation,
+}
+
+/// A node before and after a change. `None`: it does not exist.
+pub(super) struct NodeChange {
+    before: Option<Arc<ObservedNode>>,
+    after: Option<Arc<ObservedNode>>,
 }
 
 /// The controller with its caches, which have no lag.
@@ -82,7 +89,7 @@ impl ControllerLoop {
         change: &WorldChange,
         version: u64,
         setup: &SimulationSetup,
-    ) -> Option<(Observed, Observed)> {
+    ) -> Option<NodeChange> {
         match change {
             WorldChange::Node(name, _)
             | WorldChange::Operand(name, SimulatedOperand::Driver, _) => {
@@ -97,24 +104,20 @@ impl ControllerLoop {
             | WorldChange::Budgets(_)
             | WorldChange::Pauses(_) => {}
         }
-        let name = if let WorldChange::Node(name, _) = change { Some(name) } else { None };
-        let before = name.map(|name| self.observe_node(name));
-        self.caches.apply(change.clone(), version, setup);
-        before.zip(name.map(|name| self.observe_node(name)))
+        let node = if let WorldChange::Node(name, after) = change {
+            let before = self.caches.observed.nodes.shared(name).cloned();
+            Some(NodeChange { before, after: after.clone() })
+        } else {
+            None
+        };
+        self.caches.apply(change, version, setup);
+        node
     }
 
-    /// Returns the observed state with only one node.
-    fn observe_node(&self, name: &str) -> Observed {
-        let mut observed = Observed::default();
-        if let Some(node) = self.caches.observed.nodes.get(name) {
-            observed.nodes.insert(name.to_owned(), node.clone());
-        }
-        observed
-    }
-
-    /// Wakes the loop if it watches the changed field.
-    pub(super) fn notice(&mut self, before: &Observed, after: &Observed, queue: &mut EventQueue) {
-        self.controller.notice(before, after, timestamp(queue.now() + NOTICE));
+    /// Wakes the loop if it watches the changed field of the node.
+    pub(super) fn notice_node(&mut self, change: &NodeChange, queue: &mut EventQueue) {
+        let [before, after] = [&change.before, &change.after].map(Option::as_deref);
+        self.controller.notice_node(before, after, timestamp(queue.now() + NOTICE));
         self.schedule(queue);
     }
 
@@ -130,7 +133,8 @@ impl ControllerLoop {
         operator_objects::write_operator_objects(&mut before, &self.operator, setup);
         operator_objects::write_operator_objects(&mut after, operator, setup);
         self.operator = operator.clone();
-        self.notice(&before, &after, queue);
+        self.controller.notice(&before, &after, timestamp(queue.now() + NOTICE));
+        self.schedule(queue);
     }
 
     /// Replaces the process by a new one with these caches. The new process does not know evictions

@@ -216,7 +216,7 @@ impl SimulatedHook {
         &mut self,
         process: u32,
         version: u64,
-        change: WorldChange,
+        change: &WorldChange,
         context: &mut SimulationContext<'_>,
     ) {
         if self.is_current(process) {

@@ -3,6 +3,8 @@
 //! A broken invariant is only counted as a race if the hook could not know about it yet, because
 //! its caches lag behind.
 
+use std::sync::Arc;
+
 use contract::driver::Driver;
 use observed::ObservedNode;
 use planner::drive_upgrade::record::{UpgradeRecord, read};
@@ -23,8 +25,8 @@ mod pods;
 const CLOCK_MARGIN: u64 = 60_000;
 
 /// Returns the record of the hook's own upgrade on a node.
-fn record(node: &ObservedNode, driver: Driver) -> Option<UpgradeRecord> {
-    read(node, driver.traits()).record().map(|record| record.as_ref().clone())
+fn record(node: &ObservedNode, driver: Driver) -> Option<Arc<UpgradeRecord>> {
+    read(node, driver.traits()).record().cloned()
 }
 
 /// Whether the hook's own upgrade of the node is in progress.
@@ -59,7 +61,7 @@ impl<'w> InvariantChecker<'w, '_> {
         self.hook.settings.driver
     }
 
-    fn record(&self, node: &ObservedNode) -> Option<UpgradeRecord> {
+    fn record(&self, node: &ObservedNode) -> Option<Arc<UpgradeRecord>> {
         record(node, self.driver_kind())
     }
 

@@ -1,6 +1,7 @@
 //! The nodes of the simulated cluster, and whether their kubelets run.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use contract::driver::Driver;
 use nvidia_upgrade::state::ControllerState;
@@ -159,7 +160,7 @@ impl SimulatedNodes {
         let Some(node) = self.nodes.get_mut(name) else { return };
         self.sets.update(name, Some(node), context.setup.settings.driver);
         node.node.version = (context.watches.version + 1).to_string();
-        context.publish(WorldChange::Node(name.to_owned(), Some(Box::new(node.node.clone()))));
+        context.publish(WorldChange::Node(name.to_owned(), Some(Arc::new(node.node.clone()))));
     }
 
     /// Changes a node and publishes it. Returns `false` if no node has this name.

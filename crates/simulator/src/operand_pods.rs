@@ -167,7 +167,7 @@ impl OperandPods {
 
     fn publish(&self, name: &str, operand: Operand, scope: &mut OperandScope<'_, '_>) {
         if scope.context.setup.operands && PLUGIN_AND_EXPORTER.contains(&operand) {
-            let pod = self.pod(name, operand).cloned().map(Box::new);
+            let pod = self.pod(name, operand).cloned().map(Arc::new);
             scope.context.publish(WorldChange::OperandPod(name.to_owned(), operand, pod));
         }
     }

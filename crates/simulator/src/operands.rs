@@ -2,6 +2,7 @@
 //! on their pods.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use observed::{ObservedNode, ObservedPod, ObservedSlice};
 
@@ -128,7 +129,7 @@ impl SimulatedOperands {
     }
 
     fn publish(&self, name: &str, operand: SimulatedOperand, context: &mut SimulationContext<'_>) {
-        let pod = self.pod(name, operand).cloned().map(Box::new);
+        let pod = self.pod(name, operand).cloned().map(Arc::new);
         context.publish(WorldChange::Operand(name.to_owned(), operand, pod));
     }
 
@@ -139,7 +140,8 @@ impl SimulatedOperands {
     }
 
     pub(super) fn publish_slice(&self, name: &str, context: &mut SimulationContext<'_>) {
-        context.publish(WorldChange::Slice(name.to_owned(), self.slice(name).cloned()));
+        context
+            .publish(WorldChange::Slice(name.to_owned(), self.slice(name).cloned().map(Arc::new)));
     }
 
     /// Returns the problem of the node's operands that gate. `None`: there is no problem, or the

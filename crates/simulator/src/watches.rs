@@ -62,8 +62,8 @@ impl WatchFanOut {
             *delivered = (*delivered).max(queue.now() + lag);
             queue.schedule_at(*delivered, WorldEvent::Notify(process, version, Box::new(change)));
         }
-        if let (Some(controller), Some((before, after))) = (&mut self.controller, node) {
-            controller.notice(&before, &after, queue);
+        if let (Some(controller), Some(node)) = (&mut self.controller, node) {
+            controller.notice_node(&node, queue);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Workloads: their controllers, the scheduler, and the actions of kubelets on their pods.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use contract::selector::Selector;
 use observed::workload::{DisruptionBudget, PodPhase, Workload};
@@ -167,7 +168,7 @@ impl SimulatedWorkloads {
     }
 
     fn publish(&self, uid: &str, context: &mut SimulationContext<'_>) {
-        let pod = self.pods.get(uid).cloned().map(Box::new);
+        let pod = self.pods.get(uid).cloned().map(Arc::new);
         context.publish(WorldChange::Pod(uid.to_owned(), pod));
         self.publish_test(uid, context);
         if !self.budgets.is_empty() {

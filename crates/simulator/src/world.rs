@@ -174,7 +174,7 @@ impl<'a> World<'a> {
                 self.with_controller(|tasks, scope| tasks.run(&node, number, scope));
             }
             WorldEvent::Notify(process, version, change) => {
-                hook.notify(process, version, *change, context);
+                hook.notify(process, version, &change, context);
             }
             WorldEvent::PodsListed(process, node) => {
                 hook.pods_listed(process, &node, cluster, context);

@@ -187,7 +187,9 @@ impl PodCounts {
         self.missing.remove(name);
         for one in taken {
             self.owned = self.owned.saturating_sub(1);
-            self.surplus.remove(&(one.pod.namespace.clone(), one.pod.name.clone()));
+            if !self.surplus.is_empty() {
+                self.surplus.remove(&(one.pod.namespace.clone(), one.pod.name.clone()));
+            }
         }
     }
 
@@ -285,10 +287,11 @@ impl<'a> EntryTables<'a> {
         let mut validators: Vec<&ObservedPod> =
             self.validators.on(name).filter(|pod| !pod.unbound).collect();
         validators.sort_by_key(|pod| (&pod.namespace, &pod.name));
+        let state = label(self.traits.state_label);
         NodeEntry {
             node: name,
-            state: ControllerState::from_label(label(self.traits.state_label)),
-            label: label(self.traits.state_label).unwrap_or_default(),
+            state: ControllerState::from_label(state),
+            label: state.unwrap_or_default(),
             unschedulable: node.unschedulable,
             // A condition always has the time of its last change: without a time, there is no
             // condition.

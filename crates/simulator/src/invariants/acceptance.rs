@@ -1,5 +1,7 @@
 //! Checks of acceptance tests: where and when their pods run, and what their results allow.
 
+use std::sync::Arc;
+
 use contract::acceptance::{
     ACCEPTANCE_NAMESPACE, AcceptanceNodes, AcceptanceTest, AcceptanceTime, MOST_LOG_CHARACTERS,
 };
@@ -36,7 +38,7 @@ impl<'w> InvariantChecker<'w, '_> {
     pub(super) fn test_decided(&mut self, creation: &AcceptanceCreation, actions: &[Action]) {
         let (name, view) = (&creation.node, &self.hook.caches.observed);
         let is_upgraded =
-            |record: UpgradeRecord| record.state.is_in_progress() && !record.restart_only;
+            |record: Arc<UpgradeRecord>| record.state.is_in_progress() && !record.restart_only;
         let is_prepared =
             |node: &ObservedNode| node.unschedulable && self.record(node).is_some_and(is_upgraded);
         let has_other =
@@ -179,7 +181,7 @@ impl<'w> InvariantChecker<'w, '_> {
     /// Checks the log lines in the node's own record, and that the run record has none.
     pub(crate) fn logs(&mut self, name: &str) {
         let node = self.cluster.nodes.get(name).map(|node| &node.node);
-        let own = node.and_then(|node| self.record(node)).map(|record| record.acceptance);
+        let own = node.and_then(|node| self.record(node));
         let tests = &self.hook.settings.upgrade.acceptance;
         let is_wrong = |result: &AcceptanceResult| {
             let characters: usize = result.log.iter().map(|line| line.chars().count()).sum();
@@ -190,7 +192,7 @@ impl<'w> InvariantChecker<'w, '_> {
                 || result.verdict.accepts() && !result.log.is_empty()
                 || result.log.iter().any(|line| line.contains(SECRET_OF_LOG))
         };
-        let is_wrong = own.iter().flatten().any(is_wrong);
+        let is_wrong = own.iter().flat_map(|record| &record.acceptance).any(is_wrong);
         let recorded = self.hook.memory.nodes.get(name);
         let mut in_run = recorded.iter().flat_map(|record| &record.acceptance);
         let is_in_run = in_run.any(|result| !result.log.is_empty());

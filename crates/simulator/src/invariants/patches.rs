@@ -1,5 +1,7 @@
 //! Checks of a patch of a node: before it is applied, and of the node and the limits after it.
 
+use std::sync::Arc;
+
 use contract::task::AllowedNodeChanges;
 use contract::window::{self, WindowState};
 use nvidia_upgrade::state::ControllerState;
@@ -95,7 +97,7 @@ impl InvariantChecker<'_, '_> {
         // hook's own last state.
         let is_checked =
             ControllerState::from_label(label.map(String::as_str)) == ControllerState::Done;
-        let in_progress = |record: UpgradeRecord| {
+        let in_progress = |record: Arc<UpgradeRecord>| {
             record.state <= UpgradeState::PodRestartRequired
                 && !(record.state == UpgradeState::Lifted && is_checked)
         };

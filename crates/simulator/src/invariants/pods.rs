@@ -76,7 +76,7 @@ impl InvariantChecker<'_, '_> {
         let record = self.record(&node.node);
         let newest = self.cluster.operator.objects.newest();
         let driver = self.cluster.operands.pod(name, SimulatedOperand::Driver);
-        let is_retried = record.as_ref().is_some_and(UpgradeRecord::has_failed);
+        let is_retried = record.as_deref().is_some_and(UpgradeRecord::has_failed);
         if driver.is_some_and(|pod| pod.revision.as_deref() == Some(newest)) && !is_retried {
             let is_known = self.hook.knows_revision(self.cluster);
             self.violates_if_known(
@@ -84,7 +84,7 @@ impl InvariantChecker<'_, '_> {
                 &format!("{name}: its driver is up to date, but is deleted"),
             );
         }
-        self.tested_before(deletion, record.as_ref());
+        self.tested_before(deletion, record.as_deref());
         if !record.is_some_and(|record| record.restart_only) {
             self.device_users(name);
         }

@@ -1,6 +1,7 @@
 //! The pods of acceptance tests: the scheduler binds each to its node, and the kubelet runs it.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use contract::acceptance::{ACCEPTANCE_NAMESPACE, RUN_LABEL, TEST_LABEL};
 use jiff::Timestamp;
@@ -110,7 +111,7 @@ impl SimulatedWorkloads {
     /// Publishes the pod of a test as the hook observes it. Publishes nothing for other pods.
     pub(super) fn publish_test(&self, uid: &str, context: &mut SimulationContext<'_>) {
         let Some(test) = self.tests.get(uid) else { return };
-        let pod = self.pods.get(uid).map(|pod| Box::new(test.observed(pod)));
+        let pod = self.pods.get(uid).map(|pod| Arc::new(test.observed(pod)));
         context.publish(WorldChange::TestPod(test.node.clone(), test.name.clone(), pod));
     }
 
