@@ -15,7 +15,7 @@ pub enum AirGapError {
     #[error(transparent)]
     Bundle(#[from] BundleError),
     /// The bundle is not what its recipe gives.
-    #[error("the bundle in `{}` was edited after rendering; these edits would be lost when it is rendered again from the archive:\n  {}", directory.display(), edits.join("\n  "))]
+    #[error("the bundle in `{}` was edited after rendering; these edits would be lost if it is rendered again from its recipe behind the air gap:\n  {}", directory.display(), edits.join("\n  "))]
     Edited {
         /// The directory.
         directory: PathBuf,
@@ -37,7 +37,7 @@ pub enum AirGapError {
         source: io::Error,
     },
     /// The folder does not have every chart once.
-    #[error("the folder `{}` does not have the charts of the bundle:\n  {}", folder.display(), problems.join("\n  "))]
+    #[error("the folder `{}` must have each chart of the bundle once:\n  {}", folder.display(), problems.join("\n  "))]
     Charts {
         /// The folder.
         folder: PathBuf,
