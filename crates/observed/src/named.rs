@@ -2,6 +2,7 @@
 //! a few neighboring entries, so related clones share nearly everything, and their differences are
 //! found quickly: a decision among ten thousand nodes examines only those that have changed.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::hash::BuildHasher;
 use std::ops::Index;
@@ -32,6 +33,14 @@ struct Entry<T> {
 impl<T> Entry<T> {
     fn new(name: Arc<str>, value: Arc<T>) -> Self {
         Self { hash: hash(&name), name, value }
+    }
+
+    /// Compares the names. Related maps share them.
+    fn cmp_name(&self, other: &Self) -> Ordering {
+        if Arc::ptr_eq(&self.name, &other.name) {
+            return Ordering::Equal;
+        }
+        self.name.cmp(&other.name)
     }
 }
 
@@ -273,16 +282,16 @@ impl<T: PartialEq> Named<T> {
                     found.push(&theirs.name);
                     right.advance();
                 }
-                (Some(own), Some(theirs)) => match own.name.cmp(&theirs.name) {
-                    std::cmp::Ordering::Less => {
+                (Some(own), Some(theirs)) => match own.cmp_name(theirs) {
+                    Ordering::Less => {
                         found.push(&own.name);
                         left.advance();
                     }
-                    std::cmp::Ordering::Greater => {
+                    Ordering::Greater => {
                         found.push(&theirs.name);
                         right.advance();
                     }
-                    std::cmp::Ordering::Equal => {
+                    Ordering::Equal => {
                         if !Arc::ptr_eq(&own.value, &theirs.value) && own.value != theirs.value {
                             found.push(&own.name);
                         }
