@@ -43,7 +43,9 @@ else
 fi
 # The program in the image has only the hook, so the full program is built as well.
 cargo build --quiet --release --locked
-GPU_ROLLOUT_PROGRAM=${CARGO_TARGET_DIR:-$PWD/target}/release/gpu-rollout
+GPU_ROLLOUT_PROGRAM=$PWD/target/bench-gpu-rollout
+# A copy: `cargo bench` replaces the program by one of its own profile.
+cp "${CARGO_TARGET_DIR:-$PWD/target}/release/gpu-rollout" "$GPU_ROLLOUT_PROGRAM"
 export GPU_ROLLOUT_PROGRAM
 
 title "one process per call"
