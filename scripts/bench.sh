@@ -49,10 +49,11 @@ cp "${CARGO_TARGET_DIR:-$PWD/target}/release/gpu-rollout" "$GPU_ROLLOUT_PROGRAM"
 export GPU_ROLLOUT_PROGRAM
 
 title "one process per call"
-# In memory, if the machine has such a file system: the disk is not what is measured.
-[ ! -w /dev/shm ] || export TMPDIR=/dev/shm
-measured bench-process.log ' rounds each' '^the binary' cargo bench --locked --bench cost
-unset TMPDIR
+# In memory, if it has room for 100,000 files: the disk is not what is measured.
+scratch=${TMPDIR:-/tmp}
+room=$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print $4 }')
+[ "${room:-0}" -lt 2000000 ] || scratch=/dev/shm
+measured bench-process.log ' rounds each' '^the binary' env TMPDIR="$scratch" cargo bench --locked --bench cost
 
 title "the hook's caches"
 measured bench-memory.log ' nodes of ' 'listed again' cargo bench --locked -p hook --bench memory

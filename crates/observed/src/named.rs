@@ -25,7 +25,7 @@ type Block<T> = Vec<Entry<T>>;
 /// A name and its value.
 struct Entry<T> {
     /// Finds the entry in its block: it is compared without following the pointer to the name.
-    hash: u32,
+    hash: u64,
     name: Arc<str>,
     value: Arc<T>,
 }
@@ -50,10 +50,8 @@ impl<T> Clone for Entry<T> {
     }
 }
 
-fn hash(name: &str) -> u32 {
-    // The lower half is as good as all of it, for the entries of a block.
-    let hash = FixedState::default().hash_one(name);
-    u32::try_from(hash & u64::from(u32::MAX)).unwrap_or(u32::MAX)
+fn hash(name: &str) -> u64 {
+    FixedState::default().hash_one(name)
 }
 
 /// Iterator over names and values of [`Named`].

@@ -20,7 +20,7 @@ use super::operator_objects::{OperatorObjects, write_operator_objects};
 use super::setup::SimulationSetup;
 use super::watches::HookWatch;
 
-/// A change of objects that a watch delivers. All who receive it share the objects.
+/// A change of objects that a watch delivers.
 #[derive(Clone, Debug)]
 pub(super) enum WorldChange {
     Node(String, Option<Arc<ObservedNode>>),

@@ -29,7 +29,7 @@ pub struct ImagesArguments {
 pub(super) struct NodeKindOptions {
     /// Operating system of the GPU nodes, such as `ubuntu22.04` or `rhel9`, for images that are
     /// built per operating system; archives and `-o list` need it if the bundle has such images; repeatable
-    #[arg(long = "node-os", value_name = "OS", value_parser = tag_part)]
+    #[arg(long = "node-os", value_name = "OS", value_parser = system)]
     systems: Vec<String>,
     /// Architecture of the nodes, for images that are built per architecture; repeatable
     #[arg(long = "node-architecture", value_name = "ARCHITECTURE", value_parser = tag_part, default_value = "amd64")]
@@ -45,11 +45,15 @@ fn tag_part(text: &str) -> Result<String, String> {
     let is_allowed = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
     if text.is_empty() || !text.chars().all(is_allowed) {
         return Err(
-            "it becomes the end of an image's tag, which has only letters, digits, `.`, `_` and `-`: write `ubuntu22.04` for Ubuntu 22.04"
+            "it becomes the end of an image's tag, which has only letters, digits, `.`, `_` and `-`"
                 .to_owned(),
         );
     }
     Ok(text.to_owned())
+}
+
+fn system(text: &str) -> Result<String, String> {
+    tag_part(text).map_err(|error| error + ": write `ubuntu22.04` for Ubuntu 22.04")
 }
 
 impl NodeKindOptions {

@@ -165,15 +165,16 @@ fn evaluate(
     let mut candidates: Vec<_> =
         starts.iter().map(|candidate| ((*candidate).clone(), None)).collect();
     if is_described {
-        // Only those that may have another reason: most candidates are not visited.
+        // Those that may have another reason: canaries, and examined nodes.
         let last = starts.get(canaries.len()..).and_then(<[_]>::last);
         let is_behind = |candidate: &&Candidate| {
             !gate.comes_first(&candidate.1) && last.is_none_or(|last| *last < *candidate)
         };
-        let first = canaries.iter().copied().skip(starts.len());
-        let others = queue.reasons(first.chain(examined.iter().filter(is_behind)), common.as_ref());
-        if others.iter().all(|(_, reason)| reason.is_some()) {
-            candidates.extend(others);
+        let apart = canaries.iter().copied().skip(starts.len());
+        let apart = apart.chain(examined.iter().filter(is_behind));
+        let apart = queue.reasons(apart, common.as_ref());
+        if apart.iter().all(|(_, reason)| reason.is_some()) {
+            candidates.extend(apart);
             return Evaluation { candidates, common, is_described };
         }
         // An unavailable node that is started may take the last slot: the common reason changes.
