@@ -92,6 +92,7 @@ fn archive_needs_an_unedited_bundle_and_all_charts() {
     let scene = Scene::new();
     scene.run("bundle render -r eks-gb200-training -d helm -o out");
     let mut seen = scene.seen("bundle archive out -o gap.tar.gz --charts charts");
+    seen += &scene.seen("bundle archive out -o gap.tar.gz --charts charts --node-os ubuntu:22.04");
     seen += &scene.seen(ARCHIVE);
     let files = put_charts(&scene);
     fs::remove_file(scene.path().join("charts").join(&files[0])).unwrap();
