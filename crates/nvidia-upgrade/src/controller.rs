@@ -72,11 +72,7 @@ impl UpgradeController {
 
     /// Notifies it of a change; if it watches that change, it runs now.
     pub fn notice(&mut self, before: &Observed, after: &Observed, now: Timestamp) {
-        if self.due.is_none_or(|due| due > now)
-            && self.generation.is_woken(before, after, self.driver)
-        {
-            self.due = Some(now);
-        }
+        self.wake(now, |generation, driver| generation.is_woken(before, after, driver));
     }
 
     /// [`Self::notice`] of a change of one node only. `None`: the node does not exist.
@@ -86,9 +82,12 @@ impl UpgradeController {
         after: Option<&ObservedNode>,
         now: Timestamp,
     ) {
-        if self.due.is_none_or(|due| due > now)
-            && self.generation.is_woken_by_node(before, after, self.driver)
-        {
+        self.wake(now, |generation, driver| generation.is_woken_by_node(before, after, driver));
+    }
+
+    /// Lets it run now, unless it runs earlier or does not watch what changed.
+    fn wake(&mut self, now: Timestamp, is_woken: impl Fn(ControllerGeneration, Driver) -> bool) {
+        if self.due.is_none_or(|due| due > now) && is_woken(self.generation, self.driver) {
             self.due = Some(now);
         }
     }

@@ -401,18 +401,13 @@ impl<'r, 'a> PassRun<'r, 'a> {
 
 /// Returns whether the pod has the newest revision.
 fn in_sync(entry: &NodeEntry<'_>) -> Result<bool, PassError> {
-    let place = || (entry.node.to_owned(), entry.pod.name.to_owned());
+    let node = || entry.node.to_owned();
+    let pod = || entry.pod.name.to_owned();
     match entry.pod.revision {
         PodRevision::Newest => Ok(true),
         PodRevision::Older | PodRevision::Orphaned => Ok(false),
-        PodRevision::NoHash => {
-            let (node, pod) = place();
-            Err(PassError::NoHash { node, pod })
-        }
-        PodRevision::NoRevision => {
-            let (node, pod) = place();
-            Err(PassError::NoRevision { node, pod })
-        }
+        PodRevision::NoHash => Err(PassError::NoHash { node: node(), pod: pod() }),
+        PodRevision::NoRevision => Err(PassError::NoRevision { node: node(), pod: pod() }),
     }
 }
 

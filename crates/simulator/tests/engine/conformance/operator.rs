@@ -180,9 +180,17 @@ fn line_148_state_and_skip_labels_wake_it() {
         after.nodes.get_mut("a").expect("it is there").labels.insert(key.into(), value.into());
         after
     };
-    let wakes = |after: &Observed, generation: ControllerGeneration| {
-        generation.is_woken(&before, after, Driver::Gpu)
+    // The change of one node alone is judged as that of the fleet is.
+    let woken = |before: &Observed, after: &Observed, generation: ControllerGeneration| {
+        let is_woken = generation.is_woken(before, after, Driver::Gpu);
+        let by_node = ["a", "cpu"].into_iter().any(|name| {
+            let [before, after] = [before, after].map(|observed| observed.nodes.get(name));
+            generation.is_woken_by_node(before, after, Driver::Gpu)
+        });
+        assert_eq!(by_node, is_woken);
+        is_woken
     };
+    let wakes = |after: &Observed, generation| woken(&before, after, generation);
     for (key, value, newest, older) in [
         (STATE, "upgrade-done", true, true),
         (SKIP, "true", true, false),
@@ -216,7 +224,10 @@ fn line_148_state_and_skip_labels_wake_it() {
     let mut another = before.clone();
     node(&mut another, "cpu", &[]);
     assert!(wakes(&another, ControllerGeneration::Gpu25), "a node comes");
-    assert!(ControllerGeneration::Gpu25.is_woken(&another, &before, Driver::Gpu), "a node goes");
+    assert!(woken(&another, &before, ControllerGeneration::Gpu25), "a node goes");
+    let mut created_again = before.clone();
+    created_again.nodes.get_mut("a").expect("it is there").uid = "another".into();
+    assert!(wakes(&created_again, ControllerGeneration::Gpu25), "another node of the name");
 }
 
 #[test]
