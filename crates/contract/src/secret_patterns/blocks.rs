@@ -17,10 +17,17 @@ const LONGEST_BLOCK: usize = 16 * 1024;
 pub(super) fn find(text: &str, found: &mut Vec<Range<usize>>) {
     keys_with_start(text, found);
     let lines = lines(text);
-    keys_with_end(text, &lines, found);
     long_base64(text, &lines, found);
-    putty_keys(text, &lines, found);
-    secret_manifests(text, &lines, found);
+    // Few texts contain these words, and searching each line of the others costs time.
+    if text.contains("-- END ") || text.contains("--END ") {
+        keys_with_end(text, &lines, found);
+    }
+    if text.contains("Private-Lines:") {
+        putty_keys(text, &lines, found);
+    }
+    if text.contains("Secret") {
+        secret_manifests(text, &lines, found);
+    }
 }
 
 /// Returns the range of each line, without its end.
@@ -168,6 +175,9 @@ fn keys_with_end(text: &str, lines: &[Range<usize>], found: &mut Vec<Range<usize
 /// Finds three or more successive lines of base64: the middle of a key.
 fn long_base64(text: &str, lines: &[Range<usize>], found: &mut Vec<Range<usize>>) {
     let is_long = |line: &Range<usize>| {
+        if line.len() < SHORTEST_LINE {
+            return false;
+        }
         let content = text[line.clone()].trim();
         let last = content.rsplit([' ', '\t', '"']).next().unwrap_or(content);
         body_line(content) == Some(BodyLine::Full) && is_dense(last)

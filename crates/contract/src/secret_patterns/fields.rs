@@ -45,16 +45,18 @@ struct FieldName<'a> {
     range: Range<usize>,
     /// The word without leading dashes and trailing dots.
     word: &'a str,
-    /// What is before it on its line, as far as it matters.
-    before: &'a str,
 }
 
 impl<'a> FieldName<'a> {
     fn new(text: &'a str, range: Range<usize>) -> Self {
         let word = text[range.clone()].trim_start_matches('-').trim_end_matches(['.', '-']);
-        let before = window_before(text, range.start, NEAR);
-        let before = before.rsplit('\n').next().unwrap_or(before);
-        Self { text, range, word, before }
+        Self { text, range, word }
+    }
+
+    /// Returns what is before the word on its line, as far as it matters.
+    fn before(&self) -> &'a str {
+        let before = window_before(self.text, self.range.start, NEAR);
+        before.rsplit('\n').next().unwrap_or(before)
     }
 
     /// Returns the range of the secret that the word names.
@@ -87,13 +89,13 @@ impl<'a> FieldName<'a> {
 
     /// Returns the value of a variable whose name came before: `name: TOKEN`, `value: abc`.
     fn of_variable(&self, variable: &mut Option<usize>) -> Option<Range<usize>> {
-        let lower = self.word.to_ascii_lowercase();
-        if !matches!(lower.as_str(), "name" | "key" | "value" | "variable") {
+        let is = |name: &&str| self.word.eq_ignore_ascii_case(name);
+        if !["name", "key", "value", "variable"].iter().any(is) {
             return None;
         }
         let (separator, start) = separator(self.text, self.range.end)?;
         let found = value(self.text, start, separator, self.place(), Extent::Word)?;
-        if lower == "value" {
+        if is(&"value") {
             let name = variable.take()?;
             let is_near = self.range.start - name <= NEAR;
             return (is_near && !is_trivial(found.text())).then_some(found.range);
@@ -140,7 +142,7 @@ impl<'a> FieldName<'a> {
             return None;
         }
         let runs = |programs: &[&str]| {
-            self.before
+            self.before()
                 .split(|one: char| !one.is_ascii_alphanumeric() && one != '-')
                 .any(|word| programs.contains(&word))
         };
@@ -209,7 +211,7 @@ impl<'a> FieldName<'a> {
         if class != NameClass::Password {
             return None;
         }
-        let before = self.before.trim_start();
+        let before = self.before().trim_start();
         let line = window(self.text, self.range.end, NEAR).split('\n').next().unwrap_or_default();
         let is_netrc = before.split_whitespace().any(|word| word == "login")
             || before.is_empty() && line.split_whitespace().count() == 1 && line.starts_with(' ');
@@ -251,7 +253,7 @@ impl<'a> FieldName<'a> {
     /// Returns where the word is. Before a word that starts its line, there may be indentation, a
     /// dash of a list or `export`.
     fn place(&self) -> NamePlace {
-        let before = self.before.trim();
+        let before = self.before().trim();
         match before {
             "" | "-" | "export" | "set" | "ENV" | "ARG" | "#" | "+" => NamePlace::Line,
             _ if before.ends_with(['{', ',', ';']) => NamePlace::Entry,

@@ -15,7 +15,7 @@ pub(super) enum NameClass {
     Signature,
 }
 
-/// Last words after which a name is about a secret, but its value is not one.
+/// Last words after which a name is about a secret, but its value is not one. Sorted.
 const ABOUT: [&str; 68] = [
     "algorithm",
     "annotation",
@@ -214,20 +214,25 @@ pub(super) fn class(name: &str) -> Option<NameClass> {
     if matches!(name, "PWD" | "OLDPWD") {
         return None;
     }
-    let all = words(name);
-    let mut words: &[String] = &all;
-    while let [rest @ .., last] = words
-        && !rest.is_empty()
-        && (FORMS.contains(&last.as_str()) || last.bytes().all(|byte| byte.is_ascii_digit()))
-    {
-        words = rest;
+    let LowerName { joined, starts } = LowerName::new(name);
+    let word = |number: usize, end: usize| &joined[starts[number]..end];
+    let mut count = starts.len();
+    let mut end = joined.len();
+    while count > 1 {
+        let last = word(count - 1, end);
+        if !FORMS.contains(&last) && !last.bytes().all(|byte| byte.is_ascii_digit()) {
+            break;
+        }
+        count -= 1;
+        end = starts[count];
     }
-    let (last, before) = match words {
-        [.., before, last] => (last.as_str(), Some(before.as_str())),
-        [last] => (last.as_str(), None),
-        [] => return None,
-    };
-    if ABOUT.contains(&last) {
+    if count == 0 {
+        return None;
+    }
+    let joined = &joined[..end];
+    let last = word(count - 1, end);
+    let before = (count > 1).then(|| word(count - 2, starts[count - 1]));
+    if ABOUT.binary_search(&last).is_ok() {
         return None;
     }
     // `token2`, `id_ed25519`
@@ -253,35 +258,43 @@ pub(super) fn class(name: &str) -> Option<NameClass> {
         "sig" | "signature" | "sid" | "sess" => Some(NameClass::Signature),
         _ => None,
     };
-    let joined = words.concat();
     let joined = joined.trim_end_matches(|one: char| one.is_ascii_digit());
     let by_ending =
         || JOINED.iter().find(|(ending, _)| joined.ends_with(ending)).map(|(_, class)| *class);
     by_words.or_else(by_ending)
 }
 
-/// Splits a name into words in lower case: at separators, and where a capital starts a word.
-fn words(name: &str) -> Vec<String> {
-    let mut words: Vec<String> = Vec::new();
-    let mut previous = '-';
-    let mut characters = name.chars().peekable();
-    while let Some(character) = characters.next() {
-        if character.is_ascii_alphanumeric() {
-            let next_is_lower = characters.peek().is_some_and(char::is_ascii_lowercase);
-            let starts = !previous.is_ascii_alphanumeric()
-                || character.is_ascii_uppercase()
-                    && (previous.is_ascii_lowercase()
-                        || previous.is_ascii_uppercase() && next_is_lower);
-            if starts {
-                words.push(String::new());
+/// A name as words in lower case: separators end them, and a capital starts one.
+struct LowerName {
+    /// All words, without separators.
+    joined: String,
+    /// Where each word starts in `joined`.
+    starts: Vec<usize>,
+}
+
+impl LowerName {
+    fn new(name: &str) -> Self {
+        let mut joined = String::with_capacity(name.len());
+        let mut starts = Vec::new();
+        let mut previous = b'-';
+        let mut bytes = name.bytes().peekable();
+        // The bytes of characters that are not ASCII separate words.
+        while let Some(byte) = bytes.next() {
+            if byte.is_ascii_alphanumeric() {
+                let next_is_lower = bytes.peek().is_some_and(u8::is_ascii_lowercase);
+                let starts_word = !previous.is_ascii_alphanumeric()
+                    || byte.is_ascii_uppercase()
+                        && (previous.is_ascii_lowercase()
+                            || previous.is_ascii_uppercase() && next_is_lower);
+                if starts_word {
+                    starts.push(joined.len());
+                }
+                joined.push(char::from(byte.to_ascii_lowercase()));
             }
-            if let Some(word) = words.last_mut() {
-                word.push(character.to_ascii_lowercase());
-            }
+            previous = byte;
         }
-        previous = character;
+        Self { joined, starts }
     }
-    words
 }
 
 #[cfg(test)]
@@ -318,5 +331,6 @@ mod tests {
         ] {
             assert_eq!(class(name), expected, "{name}");
         }
+        assert!(ABOUT.is_sorted());
     }
 }

@@ -2,6 +2,7 @@
 //! some keys of fixed length. Sources: the issuers' documentation.
 
 use std::ops::Range;
+use std::sync::LazyLock;
 
 use super::random::{is_dense, looks_random};
 
@@ -229,13 +230,25 @@ fn short_run(text: &str, start: usize, allowed: impl Fn(u8) -> bool) -> usize {
     text.as_bytes()[start..].iter().take(LONGEST_KEY).take_while(|byte| allowed(**byte)).count()
 }
 
+/// Returns the forms whose prefix starts with this byte, in the order of the table. Every word of
+/// every text is compared with them.
+fn forms_with_first(first: u8) -> &'static [&'static TokenForm] {
+    static BY_FIRST: LazyLock<Vec<Vec<&TokenForm>>> = LazyLock::new(|| {
+        let mut by_first = vec![Vec::new(); 256];
+        for form in FORMS {
+            by_first[usize::from(form.prefix.as_bytes()[0])].push(form);
+        }
+        by_first
+    });
+    &BY_FIRST[usize::from(first)]
+}
+
 /// Returns the end of the token with a known prefix that starts at `start`.
 fn token_end(text: &str, start: usize) -> Option<usize> {
-    let first = text.as_bytes()[start];
     let here = &text[start..];
-    FORMS
+    forms_with_first(text.as_bytes()[start])
         .iter()
-        .filter(|form| form.prefix.as_bytes()[0] == first && here.starts_with(form.prefix))
+        .filter(|form| here.starts_with(form.prefix))
         .find_map(|form| {
             let rest = start + form.prefix.len();
             let length = run(text, rest, |byte| form.alphabet.contains(byte));
@@ -248,16 +261,8 @@ fn token_end(text: &str, start: usize) -> Option<usize> {
 /// text has.
 fn form_without_prefix(text: &str, start: usize) -> Option<usize> {
     let here = &text[start..];
-    // crypt(3)
-    let schemes = ["$1$", "$2a$", "$2b$", "$2y$", "$5$", "$6$", "$y$", "$7$", "$apr1$", "$argon2"];
-    if schemes.iter().any(|scheme| here.starts_with(scheme)) {
-        let length = short_run(text, start, |byte| {
-            byte.is_ascii_alphanumeric() || b"$./+=,-".contains(&byte)
-        });
-        return (length >= 20).then_some(start + length);
-    }
     if here.starts_with('$') {
-        return None;
+        return crypt(text, start);
     }
     let length =
         short_run(text, start, |byte| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte));
@@ -277,6 +282,15 @@ fn form_without_prefix(text: &str, start: usize) -> Option<usize> {
         .or_else(|| discord(text, start))
         .or_else(|| azure_client_secret(text, start))
         .or_else(|| twilio_or_mailchimp(text, start))
+}
+
+/// A password as crypt(3) stores it.
+fn crypt(text: &str, start: usize) -> Option<usize> {
+    let schemes = ["$1$", "$2a$", "$2b$", "$2y$", "$5$", "$6$", "$y$", "$7$", "$apr1$", "$argon2"];
+    let length =
+        short_run(text, start, |byte| byte.is_ascii_alphanumeric() || b"$./+=,-".contains(&byte));
+    let is_one = schemes.iter().any(|scheme| text[start..].starts_with(scheme));
+    (is_one && length >= 20).then_some(start + length)
 }
 
 /// Returns whether the name of a hash is before `start`, as in `sha512-…`.
