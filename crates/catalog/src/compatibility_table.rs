@@ -156,7 +156,7 @@ mod tests {
         }
         for path in fact.values.keys().chain(fact.except.keys()).chain(fact.keys.keys()) {
             let reads = |version: &crate::model::ComponentVersion| {
-                ChartKeys::from_version(known, version).is_some_and(|keys| keys.reads(path))
+                ChartKeys::of_version(known, version).is_some_and(|keys| keys.reads(path))
             };
             assert!(known.versions.iter().any(reads), "{rule}: {} has no `{path}`", fact.name);
         }

@@ -13,14 +13,23 @@ const GLOBAL: &str = "global";
 #[derive(Clone, Debug)]
 pub struct ChartKeys {
     children: BTreeMap<String, Self>,
-    default: Option<Value>,
+    default: Option<&'static Value>,
     open: bool,
 }
 
 impl ChartKeys {
-    /// Builds the tree of the keys that a chart's templates and those of its sub-charts read, with
-    /// the chart's default values. Returns `None` if the catalog does not have this version's keys.
-    pub fn from_version(component: &CatalogComponent, version: &ComponentVersion) -> Option<Self> {
+    /// Returns the keys that a chart's templates and those of its sub-charts read, with the chart's
+    /// default values; `None` if the catalog does not have this version's keys. Builds the tree on
+    /// first use, because a thousand recipes use the same few.
+    pub fn of_version<'a>(
+        component: &CatalogComponent,
+        version: &'a ComponentVersion,
+    ) -> Option<&'a Self> {
+        version.chart_keys.get_or_init(|| Self::new(component, version)).as_ref()
+    }
+
+    /// Builds the tree.
+    fn new(component: &CatalogComponent, version: &ComponentVersion) -> Option<Self> {
         let mut keys = Self::of_templates(component, version)?;
         for nested in &version.nested {
             keys.add_nested(nested);
@@ -101,13 +110,13 @@ impl ChartKeys {
     }
 
     /// Stores the defaults of the keys that the templates read.
-    fn attach(&mut self, defaults: &Map<String, Value>) {
+    fn attach(&mut self, defaults: &'static Map<String, Value>) {
         for (key, value) in defaults {
             if self.open {
                 self.insert(key).open = true;
             }
             let Some(child) = self.children.get_mut(key) else { continue };
-            child.default = Some(value.clone());
+            child.default = Some(value);
             if let Some(below) = value.as_object() {
                 child.attach(below);
             }
@@ -142,8 +151,8 @@ impl ChartKeys {
     }
 
     /// Returns the chart's default value.
-    pub fn default(&self) -> Option<&Value> {
-        self.default.as_ref()
+    pub fn default(&self) -> Option<&'static Value> {
+        self.default
     }
 
     /// Returns all paths with a key of this name, shallowest first.

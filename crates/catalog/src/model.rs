@@ -1,6 +1,7 @@
 //! The catalog's types: the format of `bundles/components/<name>/component.yaml`.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use semver::VersionReq;
 use serde::{Deserialize, Serialize};
@@ -8,8 +9,10 @@ use serde::{Deserialize, Serialize};
 use contract::driver::Driver;
 use contract::task::Task;
 
+use crate::keys::ChartKeys;
+
 /// A component: one chart of a vendor, and what a bundle must know about it.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CatalogComponent {
     /// Name in recipes, and of its Helm release.
@@ -173,7 +176,7 @@ pub struct ValuePaths {
 }
 
 /// One version of a component's chart.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ComponentVersion {
     /// The version, as written in the chart's repository.
@@ -238,6 +241,9 @@ pub struct ComponentVersion {
     /// dotted path.
     #[serde(default)]
     pub kept_names: serde_json::Map<String, serde_json::Value>,
+    /// The keys that the chart reads ([`ChartKeys::of_version`]).
+    #[serde(skip)]
+    pub(crate) chart_keys: OnceLock<Option<ChartKeys>>,
 }
 
 impl ComponentVersion {

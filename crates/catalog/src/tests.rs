@@ -226,8 +226,8 @@ fn sub_chart_crds_come_unless_owner_brings_them() {
     );
 }
 
-fn keys_of(component: &CatalogComponent, version: &str) -> keys::ChartKeys {
-    keys::ChartKeys::from_version(component, component.version(version).unwrap()).unwrap()
+fn keys_of<'a>(component: &'a CatalogComponent, version: &str) -> &'a keys::ChartKeys {
+    keys::ChartKeys::of_version(component, component.version(version).unwrap()).unwrap()
 }
 
 #[test]

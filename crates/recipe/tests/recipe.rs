@@ -214,8 +214,8 @@ fn default_values_pass() {
         let component = catalog::component(name).unwrap();
         for version in &component.versions {
             let Some(mut values) = component.default_values(version).cloned() else { continue };
-            let keys = ChartKeys::from_version(component, version).unwrap();
-            drop_unread(&mut values, &keys);
+            let keys = ChartKeys::of_version(component, version).unwrap();
+            drop_unread(&mut values, keys);
             for (path, _) in version.fixed_values() {
                 let (parents, last) = path.rsplit_once('.').unwrap_or(("", path));
                 let parent = parents

@@ -12,7 +12,7 @@ const MISTYPED: &str = "notReadByAnyTemplate";
 struct Subject {
     component: &'static CatalogComponent,
     version: &'static ComponentVersion,
-    keys: ChartKeys,
+    keys: &'static ChartKeys,
 }
 
 impl Subject {
@@ -31,7 +31,7 @@ impl Subject {
 fn subjects() -> impl Iterator<Item = Subject> {
     component_names().filter_map(component).flat_map(|component| {
         component.versions.iter().filter_map(move |version| {
-            let keys = ChartKeys::from_version(component, version)?;
+            let keys = ChartKeys::of_version(component, version)?;
             Some(Subject { component, version, keys })
         })
     })
@@ -159,7 +159,7 @@ fn copied_maps_have_the_fields_of_clusterpolicy() {
         );
         let crd: Value = yaml::from_str(file(&path).unwrap()).unwrap();
         let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
-        let keys = ChartKeys::from_version(operator, version).unwrap();
+        let keys = ChartKeys::of_version(operator, version).unwrap();
         for (map, fields) in version.object_fields.iter().filter(|(map, _)| keys.reads(map)) {
             let schema = map.split('.').fold(schema, |schema, key| &schema["properties"][key]);
             let known: Vec<&String> = schema["properties"].as_object().unwrap().keys().collect();

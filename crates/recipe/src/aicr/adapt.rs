@@ -48,18 +48,18 @@ pub fn adapt_values(
             });
             let keys = known
                 .zip(version)
-                .and_then(|(known, version)| ChartKeys::from_version(known, version));
+                .and_then(|(known, version)| ChartKeys::of_version(known, version));
             let mut component = ValuesAdapter {
                 name: &name,
                 version,
-                keys: keys.as_ref(),
+                keys,
                 has_manifests,
                 sources,
                 options,
                 findings,
                 moves: &mut moves,
             };
-            component.map(&KeyPath::default(), values, keys.as_ref());
+            component.map(&KeyPath::default(), values, keys);
         }
     }
     let mut layer = None;

@@ -30,10 +30,10 @@ pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
         }
         let Some(version) = component.version else { continue };
         bundle_values(subject, component, findings);
-        match ChartKeys::from_version(component.entry, version) {
+        match ChartKeys::of_version(component.entry, version) {
             Some(keys) => {
-                let mut check = ValuesCheck { subject, component, all: &keys, findings };
-                check.map(&KeyPath::default(), values, &keys);
+                let mut check = ValuesCheck { subject, component, all: keys, findings };
+                check.map(&KeyPath::default(), values, keys);
             }
             None if values.entries().is_empty() => {}
             None => Diagnostic::warning(format!(
