@@ -4,8 +4,9 @@
 //! control sequences.
 
 use std::fmt::Display;
-use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
 
+use anstream::{AutoStream, ColorChoice};
 use serde::Serialize;
 
 use contract::exit::ExitCode;
@@ -37,7 +38,7 @@ impl Printer {
         Self {
             output: Box::new(anstream::stdout()),
             binary: Some(Box::new(io::stdout())),
-            errors: Box::new(anstream::stderr()),
+            errors: whole(Box::new(io::stderr()), AutoStream::choice(&io::stderr())),
             terminal: io::stderr().is_terminal(),
             progress: 0,
             broken: false,
@@ -164,7 +165,7 @@ impl Printer {
     fn line(&mut self, text: &str) {
         self.end_progress();
         // See above: the only place to report a failing standard error is standard error.
-        let _ = writeln!(self.errors, "{text}");
+        let _ = writeln!(self.errors, "{text}").and_then(|()| self.errors.flush());
     }
 
     /// Writes a question to standard error; the answer follows on the same line.
@@ -188,10 +189,19 @@ impl Printer {
     }
 }
 
+/// Returns a stream that passes on a text as one write at each flush, so that texts of several
+/// programs do not mix. Removing colors would otherwise split it into hundreds.
+fn whole(stream: Box<dyn Write>, colors: ColorChoice) -> Box<dyn Write> {
+    let buffered: Box<dyn Write> = Box::new(BufWriter::new(stream));
+    Box::new(AutoStream::new(buffered, colors))
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::{self, Write};
     use std::sync::mpsc::{Sender, channel};
+
+    use anstream::ColorChoice;
 
     use super::Printer;
 
@@ -219,6 +229,16 @@ mod tests {
         print(&mut printer);
         drop(printer);
         String::from_utf8_lossy(&bytes.iter().flatten().collect::<Vec<_>>()).into_owned()
+    }
+
+    #[test]
+    fn a_colored_text_is_one_write() {
+        let (sender, writes) = channel();
+        let errors = super::whole(Box::new(CapturedOutput(sender)), ColorChoice::Never);
+        let mut printer = Printer::new(Box::new(io::sink()), errors);
+        printer.line("\u{1b}[1merror\u{1b}[0m: a\n  \u{1b}[34m|\u{1b}[0m");
+        drop(printer);
+        assert_eq!(writes.iter().collect::<Vec<_>>(), [b"error: a\n  |\n"]);
     }
 
     #[test]
