@@ -1,15 +1,12 @@
 //! Embeds `bundles/`: writes a list of every recipe, component, values, schema and CRD file, sorted
-//! by path. Converts the catalog's tables to JSON. Compresses files that are large or rarely
-//! needed, and embeds files with the same content once.
+//! by path. Converts the catalog's tables to JSON. Embeds files with the same content once. Does not
+//! compress them: that would save 1.3 MB, and cost a render 6 % of its time.
 
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
-
-/// The highest compression level, because each build compresses only once.
-const LEVEL: u8 = 10;
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
@@ -20,46 +17,33 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut files = Vec::new();
     collect(&root, "", &mut files)?;
     files.sort();
-    let mut packed: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
+    let mut texts: BTreeMap<String, usize> = BTreeMap::new();
     let (mut statics, mut table) =
-        (String::new(), String::from("static FILES: &[(&str, EmbeddedFile)] = &[\n"));
+        (String::new(), String::from("static FILES: &[(&str, &str)] = &[\n"));
     for file in files {
+        let text = fs::read_to_string(root.join(&file))?;
         // The compiler resolves the folder, so that the source contains no path of the build
         // machine.
-        if is_plain(&file) {
-            writeln!(
-                table,
-                "    ({file:?}, EmbeddedFile::Plain(include_str!(concat!(env!(\"CARGO_MANIFEST_DIR\"), \"/../../bundles/\", {file:?})))),"
-            )?;
-            continue;
-        }
-        let (file, content) = if is_table(&file) {
-            as_json(&root, &file)?
+        let (name, text, source) = if is_table(&file) {
+            let next = texts.len();
+            let json = as_json(&file, &text)?;
+            fs::write(out.join(format!("{next}.json")), &json)?;
+            let source = format!("env!(\"OUT_DIR\"), \"/{next}.json\"");
+            (file.replace(".yaml", ".json"), json, source)
         } else {
-            let content = fs::read(root.join(&file))?;
-            (file, content)
+            let source = format!("env!(\"CARGO_MANIFEST_DIR\"), \"/../../bundles/\", {file:?}");
+            (file, text, source)
         };
-        let next = packed.len();
-        let number = *packed.entry(content.clone()).or_insert(next);
+        let next = texts.len();
+        let number = *texts.entry(text).or_insert(next);
         if number == next {
-            fs::write(
-                out.join(format!("{number}.packed")),
-                miniz_oxide::deflate::compress_to_vec(&content, LEVEL),
-            )?;
-            let bytes = format!("include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{number}.packed\"))");
-            writeln!(statics, "static PACKED_{number}: PackedText = PackedText::new({bytes});")?;
+            writeln!(statics, "static TEXT_{number}: &str = include_str!(concat!({source}));")?;
         }
-        writeln!(table, "    ({file:?}, EmbeddedFile::Packed(&PACKED_{number})),")?;
+        writeln!(table, "    ({name:?}, TEXT_{number}),")?;
     }
     table.push_str("];\n");
     fs::write(out.join("bundles.rs"), format!("{statics}{table}"))?;
     Ok(())
-}
-
-/// Whether to embed a file uncompressed: recipes are small, and nearly every run reads some of
-/// them.
-fn is_plain(path: &str) -> bool {
-    path.starts_with("recipes/")
 }
 
 /// Whether to convert a file to JSON: component descriptions and the compatibility table, which
@@ -68,20 +52,19 @@ fn is_table(path: &str) -> bool {
     path.ends_with("/component.yaml") || path == "compatibility.yaml"
 }
 
-/// Returns the table as JSON, with a matching file name.
-fn as_json(root: &Path, file: &str) -> Result<(String, Vec<u8>), Box<dyn Error>> {
+/// Returns a table as JSON.
+fn as_json(file: &str, text: &str) -> Result<String, Box<dyn Error>> {
     let options = serde_yaml::options! { legacy_octal_numbers: true };
-    let value: serde_json::Value =
-        serde_yaml::from_str_with_options(&fs::read_to_string(root.join(file))?, options)
-            .map_err(|error| format!("bundles/{file}: {error}"))?;
-    Ok((file.replace(".yaml", ".json"), serde_json::to_vec(&value)?))
+    let value: serde_json::Value = serde_yaml::from_str_with_options(text, options)
+        .map_err(|error| format!("bundles/{file}: {error}"))?;
+    Ok(serde_json::to_string(&value)?)
 }
 
 /// Whether to embed another file: CRDs, and keys, default values and schemas as JSON (the YAML of
 /// the last two is only the source).
 fn is_embedded(path: &str) -> bool {
     let ends_in = |wanted: &str| Path::new(path).extension().is_some_and(|ending| ending == wanted);
-    ends_in("yaml") && (is_plain(path) || is_table(path) || path.contains("/crds/"))
+    ends_in("yaml") && (path.starts_with("recipes/") || is_table(path) || path.contains("/crds/"))
         || ends_in("json")
             && (path.ends_with("/values.json")
                 || path.ends_with("/keys.json")

@@ -1,6 +1,4 @@
-//! The files of `bundles/` in the binary, with the catalog's tables as JSON. All but recipes are
-//! compressed, and decompressed on first use: a render reads only a few of them, and start time
-//! matters.
+//! The files of `bundles/` in the binary, with the catalog's tables as JSON.
 
 use std::sync::{LazyLock, OnceLock};
 
@@ -8,44 +6,10 @@ use serde_json::Value;
 
 include!(concat!(env!("OUT_DIR"), "/bundles.rs"));
 
-/// One embedded file.
-enum EmbeddedFile {
-    /// The text.
-    Plain(&'static str),
-    /// The compressed text; the same for all files with the same content.
-    Packed(&'static PackedText),
-}
-
-/// A text that the build compressed.
-struct PackedText {
-    bytes: &'static [u8],
-    text: OnceLock<String>,
-}
-
-impl PackedText {
-    const fn new(bytes: &'static [u8]) -> Self {
-        Self { bytes, text: OnceLock::new() }
-    }
-
-    fn text(&self) -> &str {
-        self.text.get_or_init(|| {
-            let bytes = miniz_oxide::inflate::decompress_to_vec(self.bytes);
-            let text = bytes.ok().and_then(|bytes| String::from_utf8(bytes).ok());
-            text.expect("embedded files are read by the test `every_file_can_be_unpacked`")
-        })
-    }
-}
-
 /// Returns the text of a file, by its path below `bundles/`.
-///
-/// # Panics
-/// Never: a test reads every file.
 pub(super) fn file(path: &str) -> Option<&'static str> {
     let index = FILES.binary_search_by(|(known, _)| (*known).cmp(path)).ok()?;
-    Some(match FILES[index].1 {
-        EmbeddedFile::Plain(text) => text,
-        EmbeddedFile::Packed(packed) => packed.text(),
-    })
+    Some(FILES[index].1)
 }
 
 /// Returns a JSON file as a value. Parses each file once, because a thousand recipes use the same
@@ -59,7 +23,7 @@ pub(super) fn json(path: &str) -> Option<&'static Value> {
     let index = FILES.binary_search_by(|(known, _)| (*known).cmp(path)).ok()?;
     let read = || serde_json::from_str(file(path)?).ok();
     Some(READ.get(index)?.get_or_init(|| {
-        read().expect("embedded files are read by the test `every_file_can_be_unpacked`")
+        read().expect("embedded files are read by the test `every_file_is_embedded_as_written`")
     }))
 }
 
@@ -75,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_file_can_be_unpacked() {
+    fn every_file_is_embedded_as_written() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bundles");
         for path in paths() {
             let embedded = file(path).unwrap();
