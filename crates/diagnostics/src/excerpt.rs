@@ -22,6 +22,10 @@ pub(super) fn shown(text: &str) -> String {
 /// Appends a text. Replaces each hidden character of several bytes; the renderer itself replaces
 /// those of one byte.
 fn push_visible(shown: &mut String, text: &str) {
+    if text.is_ascii() {
+        shown.push_str(text);
+        return;
+    }
     for character in text.chars() {
         match (is_hidden(character), character.len_utf8()) {
             (true, 2) => shown.push('¤'),

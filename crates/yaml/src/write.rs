@@ -231,22 +231,28 @@ fn is_plain(text: &str) -> bool {
     let starts = first.is_ascii_alphanumeric() || "_/.+(".contains(first);
     let inner =
         text.chars().all(|character| matches!(character, ' '..='~')) && !text.ends_with([' ', ':']);
-    let has_mark = [": ", " #", REFERENCE].iter().any(|mark| text.contains(*mark));
+    // Keys and words are short, and most have no plus sign: searching them for texts takes longer.
+    let has_mark = text.as_bytes().windows(2).any(|pair| matches!(pair, b": " | b" #"))
+        || text.contains('+') && text.contains(REFERENCE);
     starts && inner && !has_mark && !is_other_type(text)
 }
 
 /// Returns whether a parser might read a plain string as another type: it is one of the words, or
 /// consists only of characters of numbers and dates.
 fn is_other_type(text: &str) -> bool {
+    let word = text.trim_start_matches(['+', '-']);
+    if WORDS.iter().any(|known| known.eq_ignore_ascii_case(word)) {
+        return true;
+    }
+    if !text.starts_with(|first: char| first.is_ascii_digit() || "+-.".contains(first)) {
+        return false;
+    }
     let lower = text.to_ascii_lowercase();
     let is_hexadecimal = lower.contains("0x");
-    let of_numbers = |character: char| {
+    lower.chars().all(|character| {
         "0123456789xobe_.:+-tz ".contains(character)
             || is_hexadecimal && character.is_ascii_hexdigit()
-    };
-    WORDS.contains(&lower.trim_start_matches(['+', '-']))
-        || (lower.starts_with(|first: char| first.is_ascii_digit() || "+-.".contains(first))
-            && lower.chars().all(of_numbers))
+    })
 }
 
 #[cfg(test)]

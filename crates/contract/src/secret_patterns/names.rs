@@ -259,8 +259,15 @@ pub(super) fn class(name: &str) -> Option<NameClass> {
         _ => None,
     };
     let joined = joined.trim_end_matches(|one: char| one.is_ascii_digit());
-    let by_ending =
-        || JOINED.iter().find(|(ending, _)| joined.ends_with(ending)).map(|(_, class)| *class);
+    let last_byte = joined.bytes().next_back();
+    let by_ending = || {
+        let mut endings = JOINED.iter();
+        // The last byte first: few endings share it.
+        let is_ending = |(ending, _): &&(&str, NameClass)| {
+            ending.bytes().next_back() == last_byte && joined.ends_with(ending)
+        };
+        endings.find(is_ending).map(|(_, class)| *class)
+    };
     by_words.or_else(by_ending)
 }
 
