@@ -2,23 +2,39 @@
 //! same entries. Clones share it, and maps can share entries: 10,000 nodes have some 80 labels
 //! each, of which few differ.
 
+use std::any::Any;
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::ops::Index;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde::{Serialize, Serializer};
 
 use contract::selector::Labeled;
 
 /// One entry of [`Labels`].
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Label {
     key: String,
     value: String,
+    /// What the value means to the one who asks for it: see [`Label::parsed`].
+    parsed: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
 impl Label {
+    fn new(key: String, value: String) -> Self {
+        Self { key, value, parsed: OnceLock::new() }
+    }
+
+    /// Returns the result of `parse` for the value. Keeps the first one, also for all who share the
+    /// entry: equal entries are read in each decision. `parse` must depend on the value alone.
+    pub fn parsed<T: Any + Clone + Send + Sync>(&self, parse: impl Fn(&str) -> T) -> T {
+        let kept = self.parsed.get_or_init(|| Box::new(parse(&self.value)));
+        // Another reader may have kept another type.
+        kept.downcast_ref().cloned().unwrap_or_else(|| parse(&self.value))
+    }
+
     /// Returns its key.
     pub fn key(&self) -> &str {
         &self.key
@@ -27,6 +43,38 @@ impl Label {
     /// Returns its value.
     pub fn value(&self) -> &str {
         &self.value
+    }
+}
+
+impl fmt::Debug for Label {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Label").field(&self.key).field(&self.value).finish()
+    }
+}
+
+impl Ord for Label {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (&self.key, &self.value).cmp(&(&other.key, &other.value))
+    }
+}
+
+impl PartialOrd for Label {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Label {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.key, &self.value) == (&other.key, &other.value)
+    }
+}
+
+impl Eq for Label {}
+
+impl Hash for Label {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.key, &self.value).hash(state);
     }
 }
 
@@ -57,9 +105,26 @@ impl Labels {
         self.place(key.as_ref()).ok().map(|place| &self.entries[place].value)
     }
 
+    /// Returns the entry of a key.
+    pub fn entry(&self, key: &str) -> Option<&Label> {
+        self.place(key).ok().map(|place| &*self.entries[place])
+    }
+
     /// Returns the value of a key as text.
     pub fn text(&self, key: &str) -> Option<&str> {
         self.get(key).map(String::as_str)
+    }
+
+    /// Iterates over the entries whose keys start with `prefix`, in the order of the keys.
+    pub fn starting_with<'a>(
+        &'a self,
+        prefix: &'a str,
+    ) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let start = self.entries.partition_point(|label| label.key.as_str() < prefix);
+        self.entries[start..]
+            .iter()
+            .take_while(move |label| label.key.starts_with(prefix))
+            .map(|label| (label.key.as_str(), label.value.as_str()))
     }
 
     /// Returns whether the key has this value.
@@ -97,12 +162,12 @@ impl Labels {
         let mut entries = self.entries.to_vec();
         let before = match self.place(&key) {
             Ok(place) => Some(
-                std::mem::replace(&mut entries[place], Arc::new(Label { key, value }))
+                std::mem::replace(&mut entries[place], Arc::new(Label::new(key, value)))
                     .value
                     .clone(),
             ),
             Err(place) => {
-                entries.insert(place, Arc::new(Label { key, value }));
+                entries.insert(place, Arc::new(Label::new(key, value)));
                 None
             }
         };
@@ -142,7 +207,10 @@ impl FromIterator<(String, String)> for Labels {
 impl From<BTreeMap<String, String>> for Labels {
     fn from(pairs: BTreeMap<String, String>) -> Self {
         Self {
-            entries: pairs.into_iter().map(|(key, value)| Arc::new(Label { key, value })).collect(),
+            entries: pairs
+                .into_iter()
+                .map(|(key, value)| Arc::new(Label::new(key, value)))
+                .collect(),
         }
     }
 }
@@ -220,6 +288,8 @@ mod tests {
             (labels.len(), labels.get("b").map(String::as_str), labels.get("x")),
             (3, Some("4"), None)
         );
+        let found: Vec<_> = labels.starting_with("b").collect();
+        assert_eq!((found, labels.starting_with("x").count()), (vec![("b", "4")], 0));
         let before = labels.clone();
         assert_eq!(labels.insert("aa".into(), "5".into()), None);
         assert_eq!(labels.insert("c".into(), "6".into()).as_deref(), Some("3"));
@@ -230,5 +300,24 @@ mod tests {
         assert_eq!(serde_json::to_string(&labels).expect("a map"), r#"{"aa":"5","b":"4","c":"6"}"#);
         labels.clear();
         assert!(labels.is_empty() && !labels.contains_key("b"));
+    }
+
+    #[test]
+    fn value_is_parsed_once_for_all_who_share_it() {
+        let calls = std::cell::Cell::new(0);
+        let length = |text: &str| {
+            calls.set(calls.get() + 1);
+            text.len()
+        };
+        let mut labels = Labels::from([("a".to_owned(), "xyz".to_owned())]);
+        let clone = labels.clone();
+        let parsed = |labels: &Labels| labels.entry("a").map(|label| label.parsed(length));
+        assert_eq!((parsed(&labels), parsed(&clone), calls.get()), (Some(3), Some(3), 1));
+        labels.insert("b".into(), "1".into());
+        assert_eq!((parsed(&labels), calls.get()), (Some(3), 1));
+        labels.insert("a".into(), "wxyz".into());
+        assert_eq!((parsed(&labels), parsed(&clone), calls.get()), (Some(4), Some(3), 2));
+        let other = clone.entry("a").map(|label| label.parsed(str::to_owned));
+        assert_eq!(other.as_deref(), Some("xyz"), "another type is not kept");
     }
 }

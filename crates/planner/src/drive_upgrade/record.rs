@@ -154,13 +154,14 @@ pub fn belongs_to_other_hook(
 
 /// Reads the record on the node.
 pub fn read(node: &ObservedNode, traits: &DriverTraits) -> NodeRecordState {
-    let Some(text) = node.annotations.get(traits.own_record) else {
-        return if node.labels.contains_key(traits.own_state_label) {
-            NodeRecordState::Broken
-        } else {
-            NodeRecordState::Nothing
-        };
-    };
+    match node.annotations.entry(traits.own_record) {
+        Some(record) => record.parsed(parse),
+        None if node.labels.contains_key(traits.own_state_label) => NodeRecordState::Broken,
+        None => NodeRecordState::Nothing,
+    }
+}
+
+fn parse(text: &str) -> NodeRecordState {
     match serde_json::from_str::<UpgradeRecord>(text) {
         Ok(record) if record.version > VERSION => NodeRecordState::Newer(record.version),
         Ok(record) => NodeRecordState::Record(Arc::new(record)),
