@@ -9,7 +9,6 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::Arc;
 
 use jiff::Timestamp;
 
@@ -162,7 +161,8 @@ pub fn decide(
 /// decision, and never its result.
 #[derive(Clone, Default)]
 pub struct Planner {
-    memo: Option<Arc<Memo>>,
+    /// Boxed, so that moving a planner is cheap; the box stays the same.
+    memo: Box<Option<Memo>>,
 }
 
 impl fmt::Debug for Planner {
@@ -182,9 +182,8 @@ impl Planner {
         memory: &RunMemory,
         now: Timestamp,
     ) -> Decision {
-        let memo = self.memo.take().map(Arc::unwrap_or_clone);
-        let (decision, memo) = stages(memo, observed, settings, memory, now);
-        self.memo = memo.map(Arc::new);
+        let decision;
+        (decision, *self.memo) = stages(self.memo.take(), observed, settings, memory, now);
         decision
     }
 }

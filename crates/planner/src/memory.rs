@@ -83,11 +83,11 @@ pub struct RunMemory {
     pub released_unchanged: BTreeSet<String>,
     /// The API server is too busy for evictions.
     pub busy: Option<BusyServer>,
-    /// Steps that NVIDIA's controller would take and has not taken, by node and state, each with
-    /// the time since which this is so.
-    pub pending: BTreeMap<(String, &'static str), Timestamp>,
+    /// Steps that NVIDIA's controller would take and has not taken, each with the time since which
+    /// this is so.
+    pub pending: Arc<BTreeMap<AwaitedStep, Timestamp>>,
     /// How often the hook woke the controller for that, and when last.
-    pub wakes: BTreeMap<(String, &'static str), (u32, Timestamp)>,
+    pub wakes: Arc<BTreeMap<AwaitedStep, (u32, Timestamp)>>,
     /// A hash over the objects that the controller watches, and since when it has been unchanged.
     pub vendor_seen: Option<(u64, Timestamp)>,
     /// The last observed activity of the operator.
@@ -114,6 +114,9 @@ pub struct RunMemory {
     /// the fleet restarts the quiet period.
     pub well: Option<(Arc<[String]>, Timestamp)>,
 }
+
+/// A step that NVIDIA's controller would take: the node and its state.
+pub type AwaitedStep = (String, &'static str);
 
 /// The time in which nodes have been assessed. They are not while the whole fleet waits for the
 /// operator or the spec.

@@ -441,14 +441,14 @@ fn carries_image(
     newest_observed(daemon_set)?;
     let (Some(image), Some(version)) = (&wanted.image, &wanted.version) else { return Ok(()) };
     let same_name = |candidate: &str| {
-        let found = split_image(candidate).0;
-        match &wanted.repository {
-            Some(repository) => {
-                let rest = found.strip_prefix(repository.as_str());
-                rest.and_then(|rest| rest.strip_prefix('/')) == Some(image)
-            }
-            None => found == image || found.rsplit('/').next() == Some(image),
+        if let Some(repository) = &wanted.repository {
+            // The prefix first: every decision compares all images of the template.
+            let rest = candidate.strip_prefix(repository.as_str());
+            let rest = rest.and_then(|rest| rest.strip_prefix('/'));
+            return rest.is_some_and(|rest| split_image(rest).0 == image);
         }
+        let found = split_image(candidate).0;
+        found == image || found.rsplit('/').next() == Some(image)
     };
     let of_name = daemon_set.images.values().find(|candidate| same_name(candidate));
     let version_matches = |candidate: &str| {

@@ -1,6 +1,6 @@
 //! Random numbers that are the same on every machine, because only integers are used.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 
 /// A SplitMix64 generator (Steele, Lea, Flood: "Fast splittable pseudorandom number generators",
 /// 2014).
@@ -129,18 +129,21 @@ impl TimeSpread {
 #[derive(Debug)]
 pub(super) struct DrawnTimes {
     seed: u64,
-    counts: BTreeMap<(&'static str, String), u64>,
+    /// By stream and name.
+    counts: HashMap<String, u64>,
 }
 
 impl DrawnTimes {
     pub(super) fn new(seed: u64) -> Self {
-        Self { seed, counts: BTreeMap::new() }
+        Self { seed, counts: HashMap::new() }
     }
 
     pub(super) fn draw(&mut self, spread: TimeSpread, stream: &'static str, name: &str) -> u64 {
-        let count = self.counts.entry((stream, name.to_owned())).or_default();
-        *count += 1;
-        spread.draw(&mut SeededRandom::stream(self.seed, &format!("{stream}/{name}"), *count))
+        let stream = format!("{stream}/{name}");
+        let number = self.counts.get(&stream).map_or(1, |count| count + 1);
+        let drawn = spread.draw(&mut SeededRandom::stream(self.seed, &stream, number));
+        self.counts.insert(stream, number);
+        drawn
     }
 }
 

@@ -3,6 +3,7 @@
 //! leader expires, no pod reconciles, and the existing objects were rendered by the old version.
 
 use std::fmt::Write;
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -48,7 +49,7 @@ pub struct ObservationAge {
 /// been unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperatorActivity {
-    mark: String,
+    mark: Arc<str>,
     /// Start of the observation.
     pub since: Timestamp,
     /// The leader, the time since which it leads by the hook's clock, and the rendered objects.
@@ -58,10 +59,10 @@ pub struct OperatorActivity {
 /// The observations of one leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ObservedLeader {
-    holder: String,
+    holder: Arc<str>,
     /// Time by the hook's clock at which its age was first observed, minus that age.
     since: Timestamp,
-    daemon_sets: String,
+    daemon_sets: Arc<str>,
     /// Whether a DaemonSet has changed since the leader was first observed.
     renders: bool,
 }
@@ -69,7 +70,7 @@ struct ObservedLeader {
 impl ObservedLeader {
     fn seen(before: Option<&Self>, observed: &Observed, now: Timestamp) -> Self {
         let lease = observed.operator_lease.as_ref();
-        let (holder, daemon_sets) = (holder(observed).to_owned(), daemon_sets(observed));
+        let (holder, daemon_sets) = (holder(observed).into(), daemon_sets(observed).into());
         if let Some(before) = before.filter(|before| before.holder == holder) {
             let renders = before.renders || before.daemon_sets != daemon_sets;
             return Self { holder, since: before.since, daemon_sets, renders };
@@ -90,7 +91,7 @@ impl OperatorActivity {
     /// Creates an activity of the current state that has been unchanged long enough.
     pub fn settled(observed: &Observed) -> Self {
         Self {
-            mark: mark(observed),
+            mark: mark(observed).into(),
             since: Timestamp::MIN,
             leader: ObservedLeader::seen(None, observed, Timestamp::MIN),
         }
@@ -98,7 +99,7 @@ impl OperatorActivity {
 
     /// Returns whether the same leader leads.
     pub fn is_led_by(&self, observed: &Observed) -> bool {
-        self.leader.holder == holder(observed)
+        *self.leader.holder == *holder(observed)
     }
 
     /// Returns until when the leader is expected to render its DaemonSets, if the operator's
@@ -118,9 +119,9 @@ impl OperatorActivity {
     pub fn updated(before: Option<&Self>, observed: &Observed, now: Timestamp) -> Self {
         let mark = mark(observed);
         let leader = ObservedLeader::seen(before.map(|before| &before.leader), observed, now);
-        match before.filter(|before| before.mark == mark) {
+        match before.filter(|before| *before.mark == *mark) {
             Some(before) => Self { leader, ..before.clone() },
-            None => Self { mark, since: now, leader },
+            None => Self { mark: mark.into(), since: now, leader },
         }
     }
 }

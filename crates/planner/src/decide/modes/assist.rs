@@ -241,7 +241,9 @@ pub(in crate::decide) fn wake(
         let since = memory.pending.get(&key).copied().unwrap_or(fleet.now);
         pending.insert(key, since);
     }
-    memory.wakes.retain(|key, _| pending.contains_key(key));
+    if memory.wakes.keys().any(|key| !pending.contains_key(key)) {
+        Arc::make_mut(&mut memory.wakes).retain(|key, _| pending.contains_key(key));
+    }
     let notices_pods = generation.is_woken_by(WakingChange::DaemonSetStatus);
     let asleep_since = memory.vendor_seen.map(|(_, since)| since).filter(|_| !notices_pods);
     let mut due = Vec::new();
@@ -253,14 +255,16 @@ pub(in crate::decide) fn wake(
             due.push(key.clone());
         }
     }
-    memory.pending = pending;
+    if *memory.pending != pending {
+        memory.pending = Arc::new(pending);
+    }
     let Some((first, _)) = due.first() else { return };
     let by_skip = generation.is_woken_by(WakingChange::NodeSkip)
         || generation.is_woken_by(WakingChange::NodeLabel);
     let patch = if by_skip { waking_skip_label(nodes, first) } else { waking_state_label(nodes) };
     if patch.is_some_and(|(node, patch)| nodes.draft(node).issue(patch)) {
         for key in due {
-            let wakes = memory.wakes.entry(key).or_insert((0, fleet.now));
+            let wakes = Arc::make_mut(&mut memory.wakes).entry(key).or_insert((0, fleet.now));
             *wakes = (wakes.0 + 1, fleet.now);
         }
     }
