@@ -71,6 +71,9 @@ pub struct DriverTraits {
     pub label: Option<(&'static str, Option<&'static str>)>,
     /// The container that installs the driver; empty if the hook reads nothing of it.
     pub container: &'static str,
+    /// The start of all labels and annotations of nodes that NVIDIA's controller reads, from
+    /// [`Self::state_label`] to [`Self::requestor`].
+    pub controller_prefix: &'static str,
     /// The node label with the state of NVIDIA's upgrade.
     pub state_label: &'static str,
     /// The node label with which a user excludes a node from upgrades.
@@ -123,6 +126,7 @@ const GPU: DriverTraits = DriverTraits {
     device_labels: &names::GPU_LABELS,
     label: Some((names::DRIVER_COMPONENT.0, Some(names::DRIVER_COMPONENT.1))),
     container: names::DRIVER_CONTAINER,
+    controller_prefix: "nvidia.com/gpu-driver-upgrade",
     state_label: names::UPGRADE_STATE_LABEL,
     skip_label: names::UPGRADE_SKIP_LABEL,
     drain_skip_label: names::DRAIN_SKIP_LABEL,
@@ -153,6 +157,7 @@ const OFED: DriverTraits = DriverTraits {
     device_labels: &[names::NIC_PRESENT_LABEL],
     label: Some((names::OFED_DRIVER_LABEL, None)),
     container: names::OFED_CONTAINER,
+    controller_prefix: "nvidia.com/ofed-driver-upgrade",
     state_label: names::OFED_UPGRADE_STATE_LABEL,
     skip_label: names::OFED_UPGRADE_SKIP_LABEL,
     drain_skip_label: names::OFED_DRAIN_SKIP_LABEL,
@@ -185,6 +190,7 @@ const DAEMON_SET: DriverTraits = DriverTraits {
     device_labels: &[],
     label: None,
     container: "",
+    controller_prefix: "gpu-rollout.dev/daemonset-driver-",
     state_label: "gpu-rollout.dev/daemonset-driver-vendor-state",
     skip_label: "gpu-rollout.dev/daemonset-driver-upgrade.skip",
     drain_skip_label: "gpu-rollout.dev/daemonset-driver-upgrade-drain.skip",
@@ -228,6 +234,30 @@ impl Driver {
             Self::Gpu => &GPU,
             Self::Ofed => &OFED,
             Self::DaemonSet => &DAEMON_SET,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_that_the_controller_reads_starts_with_its_prefix() {
+        for driver in Driver::ALL {
+            let traits = driver.traits();
+            for key in [
+                traits.state_label,
+                traits.skip_label,
+                traits.safe_load,
+                traits.initially_unschedulable,
+                traits.wait_start,
+                traits.validation_start,
+                traits.requested,
+                traits.requestor,
+            ] {
+                assert!(key.starts_with(traits.controller_prefix), "{key}");
+            }
         }
     }
 }

@@ -280,14 +280,19 @@ impl<'a> EntryTables<'a> {
         order: &DaemonSetOrder<'a>,
     ) -> NodeEntry<'a> {
         let daemon_set = order.daemon_sets.get(place).copied();
-        let label = |key: &str| node.labels.text(key);
-        let annotation = |key: &str| node.annotations.text(key);
         let name = node.name.as_str();
         let ready = |pod: &ObservedPod| pod.running && pod.containers_ready;
         let mut validators: Vec<&ObservedPod> =
             self.validators.on(name).filter(|pod| !pod.unbound).collect();
         validators.sort_by_key(|pod| (&pod.namespace, &pod.name));
-        let state = label(self.traits.state_label);
+        let (mut state, mut skip) = (None, None);
+        for (key, value) in node.labels.starting_with(self.traits.controller_prefix) {
+            if key == self.traits.state_label {
+                state = Some(value);
+            } else if key == self.traits.skip_label {
+                skip = Some(value);
+            }
+        }
         NodeEntry {
             node: name,
             state: ControllerState::from_label(state),
@@ -296,16 +301,9 @@ impl<'a> EntryTables<'a> {
             // A condition always has the time of its last change: without a time, there is no
             // condition.
             ready: (node.ready || node.ready_since.is_some()).then_some(node.ready),
-            skip: label(self.traits.skip_label),
+            skip,
             owner: node.driver_owner(),
-            notes: NodeAnnotations {
-                safe_load: annotation(self.traits.safe_load),
-                initially_unschedulable: annotation(self.traits.initially_unschedulable).is_some(),
-                wait_start: annotation(self.traits.wait_start),
-                validation_start: annotation(self.traits.validation_start),
-                requested: annotation(self.traits.requested),
-                requestor: annotation(self.traits.requestor).is_some(),
-            },
+            notes: notes(node, self.traits),
             pod: SnapshotDriverPod {
                 namespace: &pod.namespace,
                 name: &pod.name,
@@ -343,4 +341,25 @@ impl<'a> EntryTables<'a> {
             (Some(_), Some(_)) => PodRevision::Older,
         }
     }
+}
+
+/// Returns the annotations that the controller reads.
+fn notes<'a>(node: &'a ObservedNode, traits: &DriverTraits) -> NodeAnnotations<'a> {
+    let mut notes = NodeAnnotations::default();
+    for (key, value) in node.annotations.starting_with(traits.controller_prefix) {
+        if key == traits.safe_load {
+            notes.safe_load = Some(value);
+        } else if key == traits.initially_unschedulable {
+            notes.initially_unschedulable = true;
+        } else if key == traits.wait_start {
+            notes.wait_start = Some(value);
+        } else if key == traits.validation_start {
+            notes.validation_start = Some(value);
+        } else if key == traits.requested {
+            notes.requested = Some(value);
+        } else if key == traits.requestor {
+            notes.requestor = true;
+        }
+    }
+    notes
 }
