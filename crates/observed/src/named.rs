@@ -17,13 +17,54 @@ const NEIGHBORS: usize = 31;
 
 /// A sorted map from names to values.
 pub struct Named<T> {
-    /// Sorted by name; no block is empty. Slices, because a vector would need a second allocation,
-    /// and a lookup would follow a second pointer.
-    blocks: Arc<[Arc<Block<T>>]>,
+    /// Sorted by name. Slices, because a vector would need a second allocation, and a lookup would
+    /// follow a second pointer.
+    blocks: Arc<[Block<T>]>,
     len: usize,
 }
 
-type Block<T> = [Entry<T>];
+/// Some neighboring entries, at least one.
+struct Block<T> {
+    /// The start of the first name ([`start_of`]). It finds most names without following the
+    /// pointers to entries and names.
+    start: u128,
+    entries: Arc<[Entry<T>]>,
+}
+
+impl<T> Block<T> {
+    fn new(entries: impl Into<Arc<[Entry<T>]>>) -> Self {
+        let entries = entries.into();
+        Self { start: start_of(&entries[0].name), entries }
+    }
+
+    /// Returns the entries for a change that keeps their names.
+    fn values_mut(&mut self) -> &mut [Entry<T>] {
+        Arc::make_mut(&mut self.entries)
+    }
+
+    fn place_of(&self, name: &str) -> Option<usize> {
+        let hash = hash(name);
+        self.entries.iter().position(|entry| entry.hash == hash && *entry.name == *name)
+    }
+
+    fn is_shared_with(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.entries, &other.entries)
+    }
+}
+
+impl<T> Clone for Block<T> {
+    fn clone(&self) -> Self {
+        Self { start: self.start, entries: Arc::clone(&self.entries) }
+    }
+}
+
+/// Returns the first 16 bytes of a name as a number that is ordered like the name.
+fn start_of(name: &str) -> u128 {
+    let mut start = [0; 16];
+    let length = name.len().min(start.len());
+    start[..length].copy_from_slice(&name.as_bytes()[..length]);
+    u128::from_be_bytes(start)
+}
 
 /// A name and its value.
 struct Entry<T> {
@@ -59,7 +100,7 @@ fn hash(name: &str) -> u64 {
 
 /// Iterator over names and values of [`Named`].
 pub struct Iter<'a, T> {
-    blocks: std::slice::Iter<'a, Arc<Block<T>>>,
+    blocks: std::slice::Iter<'a, Block<T>>,
     block: std::slice::Iter<'a, Entry<T>>,
 }
 
@@ -77,7 +118,7 @@ impl<'a, T> Iterator for Iter<'a, T> {
             if let Some(Entry { name, value, .. }) = self.block.next() {
                 return Some((name, value));
             }
-            self.block = self.blocks.next()?.iter();
+            self.block = self.blocks.next()?.entries.iter();
         }
     }
 }
@@ -173,15 +214,15 @@ impl<T> Named<T> {
     /// [`Self::insert`] of one that others hold too.
     pub fn insert_shared(&mut self, name: impl AsRef<str> + Into<Arc<str>>, value: Arc<T>) {
         let Some(at) = self.block_of(name.as_ref()) else {
-            self.blocks = [Arc::from([Entry::new(name.into(), value)])].into();
+            self.blocks = [Block::new([Entry::new(name.into(), value)])].into();
             self.len = 1;
             return;
         };
-        let block = &self.blocks[at];
-        if let Some(place) = place_of(block, name.as_ref()) {
-            Arc::make_mut(&mut Arc::make_mut(&mut self.blocks)[at])[place].value = value;
+        if let Some(place) = self.blocks[at].place_of(name.as_ref()) {
+            Arc::make_mut(&mut self.blocks)[at].values_mut()[place].value = value;
             return;
         }
+        let block = &self.blocks[at].entries;
         let place = block.partition_point(|known| *known.name < *name.as_ref());
         let mut entries = Vec::with_capacity(block.len() + 1);
         entries.extend_from_slice(&block[..place]);
@@ -189,27 +230,26 @@ impl<T> Named<T> {
         entries.extend_from_slice(&block[place..]);
         self.len += 1;
         if entries.len() <= NEIGHBORS {
-            Arc::make_mut(&mut self.blocks)[at] = entries.into();
+            Arc::make_mut(&mut self.blocks)[at] = Block::new(entries);
             return;
         }
         // Names mostly come in their order: what is behind them stays full.
         let half = if place + 1 == entries.len() { NEIGHBORS } else { NEIGHBORS / 2 };
         let rest = entries.split_off(half);
         let (before, behind) = (&self.blocks[..at], &self.blocks[at + 1..]);
-        self.blocks = [before, &[entries.into(), rest.into()], behind].concat().into();
+        self.blocks = [before, &[Block::new(entries), Block::new(rest)], behind].concat().into();
     }
 
     /// Removes a name; returns whether the map had it.
     pub fn remove(&mut self, name: &str) -> bool {
-        let found =
-            self.block_of(name).and_then(|at| Some((at, place_of(&self.blocks[at], name)?)));
+        let found = self.block_of(name).and_then(|at| Some((at, self.blocks[at].place_of(name)?)));
         let Some((at, place)) = found else { return false };
-        let block = &self.blocks[at];
+        let block = &self.blocks[at].entries;
         let rest = [&block[..place], &block[place + 1..]].concat();
         if rest.is_empty() {
             self.blocks = [&self.blocks[..at], &self.blocks[at + 1..]].concat().into();
         } else {
-            Arc::make_mut(&mut self.blocks)[at] = rest.into();
+            Arc::make_mut(&mut self.blocks)[at] = Block::new(rest);
         }
         self.len -= 1;
         true
@@ -233,15 +273,18 @@ impl<T> Named<T> {
     }
 
     fn found(&self, name: &str) -> Option<&Entry<T>> {
-        let block = self.blocks.get(self.block_of(name)?)?;
-        place_of(block, name).map(|place| &block[place])
+        let block = &self.blocks[self.block_of(name)?];
+        block.place_of(name).map(|place| &block.entries[place])
     }
 
     /// Returns the block that contains the name, or would contain it; `None` if the map is empty.
     fn block_of(&self, name: &str) -> Option<usize> {
-        let behind = self
-            .blocks
-            .partition_point(|block| block.first().is_some_and(|first| *first.name <= *name));
+        let start = start_of(name);
+        let behind = self.blocks.partition_point(|block| match block.start.cmp(&start) {
+            Ordering::Less => true,
+            Ordering::Equal => *block.entries[0].name <= *name,
+            Ordering::Greater => false,
+        });
         if self.blocks.is_empty() { None } else { Some(behind.saturating_sub(1)) }
     }
 }
@@ -250,16 +293,16 @@ impl<T: Clone> Named<T> {
     /// Returns the value of a name for a change.
     pub fn get_mut(&mut self, name: &str) -> Option<&mut T> {
         let at = self.block_of(name)?;
-        let place = place_of(&self.blocks[at], name)?;
-        let block = Arc::make_mut(&mut Arc::make_mut(&mut self.blocks)[at]);
-        Some(Arc::make_mut(&mut block[place].value))
+        let place = self.blocks[at].place_of(name)?;
+        let block = &mut Arc::make_mut(&mut self.blocks)[at];
+        Some(Arc::make_mut(&mut block.values_mut()[place].value))
     }
 
     /// Iterates over all values for a change.
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
         Arc::make_mut(&mut self.blocks)
             .iter_mut()
-            .flat_map(|block| Arc::make_mut(block).iter_mut())
+            .flat_map(Block::values_mut)
             .map(|entry| Arc::make_mut(&mut entry.value))
     }
 }
@@ -311,22 +354,22 @@ impl<T: PartialEq> Named<T> {
 
 /// A place in the blocks.
 struct Cursor<'a, T> {
-    blocks: &'a [Arc<Block<T>>],
+    blocks: &'a [Block<T>],
     place: usize,
 }
 
 impl<'a, T> Cursor<'a, T> {
-    fn new(blocks: &'a [Arc<Block<T>>]) -> Self {
+    fn new(blocks: &'a [Block<T>]) -> Self {
         Self { blocks, place: 0 }
     }
 
     fn entry(&self) -> Option<&'a Entry<T>> {
-        self.blocks.first()?.get(self.place)
+        self.blocks.first()?.entries.get(self.place)
     }
 
     fn advance(&mut self) {
         self.place += 1;
-        if self.blocks.first().is_some_and(|block| block.len() <= self.place) {
+        if self.blocks.first().is_some_and(|block| block.entries.len() <= self.place) {
             (self.blocks, self.place) = (&self.blocks[1..], 0);
         }
     }
@@ -336,17 +379,12 @@ impl<'a, T> Cursor<'a, T> {
         let (Some(own), Some(theirs)) = (self.blocks.first(), other.blocks.first()) else {
             return false;
         };
-        if self.place + other.place > 0 || !Arc::ptr_eq(own, theirs) {
+        if self.place + other.place > 0 || !own.is_shared_with(theirs) {
             return false;
         }
         (self.blocks, other.blocks) = (&self.blocks[1..], &other.blocks[1..]);
         true
     }
-}
-
-fn place_of<T>(block: &Block<T>, name: &str) -> Option<usize> {
-    let hash = hash(name);
-    block.iter().position(|entry| entry.hash == hash && *entry.name == *name)
 }
 
 impl<N: AsRef<str> + Into<Arc<str>>, T> FromIterator<(N, T)> for Named<T> {
@@ -363,7 +401,7 @@ impl<N: AsRef<str> + Into<Arc<str>>, T> FromIterator<(N, T)> for Named<T> {
             is_same
         });
         let len = entries.len();
-        Self { blocks: entries.chunks(NEIGHBORS).map(Arc::from).collect(), len }
+        Self { blocks: entries.chunks(NEIGHBORS).map(Block::new).collect(), len }
     }
 }
 
@@ -435,19 +473,25 @@ mod tests {
         ]
     }
 
+    /// Returns a name; half of them have the same start.
+    fn name(number: u16) -> String {
+        let pool = if number.is_multiple_of(2) { "" } else { "a-pool-with-a-long-name-" };
+        format!("{pool}{number:03}")
+    }
+
     fn done(steps: &[Step], named: &mut Named<u8>, known: &mut BTreeMap<String, u8>) {
         for step in steps {
             match step {
                 Step::Insert(name, value) => {
-                    named.insert(format!("{name:03}"), *value);
-                    known.insert(format!("{name:03}"), *value);
+                    named.insert(self::name(*name), *value);
+                    known.insert(self::name(*name), *value);
                 }
                 Step::Remove(name) => {
-                    let name = format!("{name:03}");
+                    let name = self::name(*name);
                     assert_eq!(named.remove(&name), known.remove(&name).is_some());
                 }
                 Step::Change(name) => {
-                    let name = format!("{name:03}");
+                    let name = self::name(*name);
                     assert_eq!(
                         named.get_mut(&name).map(|value| *value = value.wrapping_add(1)).is_some(),
                         known.contains_key(&name)
