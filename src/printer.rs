@@ -4,7 +4,7 @@
 //! control sequences.
 
 use std::fmt::Display;
-use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
 
 use anstream::{AutoStream, ColorChoice};
 use serde::Serialize;
@@ -24,6 +24,8 @@ pub struct Printer {
     /// Standard output without color handling, for binary data; `None`: use `output`.
     binary: Option<Box<dyn Write>>,
     errors: Box<dyn Write>,
+    /// Whether standard error keeps colors.
+    error_colors: ColorChoice,
     /// Whether standard error is a terminal, which shows progress.
     terminal: bool,
     /// The length of the current progress line in characters.
@@ -38,7 +40,8 @@ impl Printer {
         Self {
             output: Box::new(anstream::stdout()),
             binary: Some(Box::new(io::stdout())),
-            errors: whole(Box::new(io::stderr()), AutoStream::choice(&io::stderr())),
+            errors: Box::new(io::stderr()),
+            error_colors: AutoStream::choice(&io::stderr()),
             terminal: io::stderr().is_terminal(),
             progress: 0,
             broken: false,
@@ -46,12 +49,13 @@ impl Printer {
         }
     }
 
-    /// Creates a printer for two streams.
+    /// Creates a printer for two streams, with colors.
     pub fn new(output: Box<dyn Write>, errors: Box<dyn Write>) -> Self {
         Self {
             output,
             binary: None,
             errors,
+            error_colors: ColorChoice::AlwaysAnsi,
             terminal: false,
             progress: 0,
             broken: false,
@@ -164,8 +168,7 @@ impl Printer {
     /// Writes a text without hidden characters, except colors, and a line break to standard error.
     fn line(&mut self, text: &str) {
         self.end_progress();
-        // See above: the only place to report a failing standard error is standard error.
-        let _ = writeln!(self.errors, "{text}").and_then(|()| self.errors.flush());
+        self.show(&format!("{text}\n"));
     }
 
     /// Writes a question to standard error; the answer follows on the same line.
@@ -174,10 +177,13 @@ impl Printer {
         self.show(&visible::text(question));
     }
 
-    /// Writes text without a line break to standard error.
+    /// Writes text to standard error, as one write. Without colors, anstream would split it into
+    /// hundreds.
     fn show(&mut self, text: &str) {
-        // As in `note`: the only place to report a failing standard error is standard error.
-        let _ = write!(self.errors, "{text}").and_then(|()| self.errors.flush());
+        let mut shown = AutoStream::new(Vec::new(), self.error_colors);
+        // Writing to a vector cannot fail; see `note` for standard error.
+        let _ = shown.write_all(text.as_bytes());
+        let _ = self.errors.write_all(shown.as_inner()).and_then(|()| self.errors.flush());
     }
 
     /// Writes an error to standard error, with a hint if there is one.
@@ -187,13 +193,6 @@ impl Printer {
             self.note(&format!("hint: {hint}"));
         }
     }
-}
-
-/// Returns a stream that passes on a text as one write at each flush, so that texts of several
-/// programs do not mix. Removing colors would otherwise split it into hundreds.
-fn whole(stream: Box<dyn Write>, colors: ColorChoice) -> Box<dyn Write> {
-    let buffered: Box<dyn Write> = Box::new(BufWriter::new(stream));
-    Box::new(AutoStream::new(buffered, colors))
 }
 
 #[cfg(test)]
@@ -234,11 +233,14 @@ mod tests {
     #[test]
     fn a_colored_text_is_one_write() {
         let (sender, writes) = channel();
-        let errors = super::whole(Box::new(CapturedOutput(sender)), ColorChoice::Never);
-        let mut printer = Printer::new(Box::new(io::sink()), errors);
-        printer.line("\u{1b}[1merror\u{1b}[0m: a\n  \u{1b}[34m|\u{1b}[0m");
+        let mut printer = Printer {
+            error_colors: ColorChoice::Never,
+            ..Printer::new(Box::new(io::sink()), Box::new(CapturedOutput(sender)))
+        };
+        printer.line(&"\u{1b}[1merror\u{1b}[0m: a\n".repeat(2_000));
         drop(printer);
-        assert_eq!(writes.iter().collect::<Vec<_>>(), [b"error: a\n  |\n"]);
+        let written: Vec<Vec<u8>> = writes.iter().collect();
+        assert_eq!(written, [("error: a\n".repeat(2_000) + "\n").into_bytes()]);
     }
 
     #[test]

@@ -241,7 +241,8 @@ pub struct ComponentVersion {
     /// dotted path.
     #[serde(default)]
     pub kept_names: serde_json::Map<String, serde_json::Value>,
-    /// The keys that the chart reads ([`ChartKeys::of_version`]).
+    /// The keys that the chart reads ([`ChartKeys::of_version`]), once they were needed. A changed
+    /// copy keeps those of the original.
     #[serde(skip)]
     pub(crate) chart_keys: OnceLock<Option<ChartKeys>>,
 }

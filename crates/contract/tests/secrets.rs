@@ -149,6 +149,7 @@ fn long_hostile_text_is_read_once() {
     let repeated = [
         "a",
         "=",
+        "$",
         "\"",
         "password=",
         "\\\"",

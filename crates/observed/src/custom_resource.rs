@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use contract::operand::Operand;
 use contract::policy::{CompletionPolicy, DrainPolicy, PodDeletionPolicy};
 
+use crate::version::split_image;
 use crate::{Labels, OperandSpec, PolicyConditions};
 
 /// An image as an operator's custom resource names it, in parts.
@@ -16,6 +17,22 @@ pub struct ImageSpec {
     pub image: Option<String>,
     /// Tag (drivers: without the operating system's suffix) or digest.
     pub version: Option<String>,
+}
+
+impl ImageSpec {
+    /// Returns whether an image has this name, with any tag or digest; without a repository here, in
+    /// any.
+    pub fn names(&self, image: &str) -> bool {
+        let Some(name) = &self.image else { return false };
+        if let Some(repository) = &self.repository {
+            // The prefix first: every decision compares all images of a template.
+            let rest = image.strip_prefix(repository.as_str());
+            let rest = rest.and_then(|rest| rest.strip_prefix('/'));
+            return rest.is_some_and(|rest| split_image(rest).0 == name);
+        }
+        let found = split_image(image).0;
+        found == name || found.rsplit('/').next() == Some(name)
+    }
 }
 
 /// Spec and status of a ClusterPolicy.
@@ -159,4 +176,34 @@ pub struct NvidiaDriver {
     pub field_manager: Option<String>,
     /// `spec.upgradePolicy`; if it is absent, upgrades are on.
     pub upgrade_policy: LiveUpgradePolicy,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ImageSpec;
+
+    #[test]
+    fn image_is_named_with_and_without_its_repository() {
+        let spec = |repository: Option<&str>| ImageSpec {
+            repository: repository.map(str::to_owned),
+            image: Some("driver".to_owned()),
+            version: None,
+        };
+        for (repository, image, expected) in [
+            (Some("nvcr.io/nvidia"), "nvcr.io/nvidia/driver:580.126.20-ubuntu24.04", true),
+            (Some("nvcr.io/nvidia"), "nvcr.io/nvidia/driver@sha256:12", true),
+            (Some("nvcr.io/nvidia"), "nvcr.io/nvidia/driver-manager:580", false),
+            (Some("nvcr.io/nvidia"), "nvcr.io/nvidia/cloud/driver:580", false),
+            (Some("localhost:5000/nvidia"), "localhost:5000/nvidia/driver:580", true),
+            (Some("localhost:5000/nvidia"), "localhost:5000/nvidia/driver", true),
+            (Some("localhost:5000/nvidia"), "localhost:6000/nvidia/driver:580", false),
+            (Some("localhost:5000"), "localhost:5000/nvidia/driver:580", false),
+            (None, "localhost:5000/nvidia/driver:580", true),
+            (None, "driver", true),
+            (None, "nvidia/cloud-driver:580", false),
+        ] {
+            assert_eq!(spec(repository).names(image), expected, "{repository:?} {image}");
+        }
+        assert!(!ImageSpec::default().names("driver"));
+    }
 }

@@ -14,11 +14,17 @@ use serde::{Serialize, Serializer};
 
 use contract::selector::Labeled;
 
+/// What the value of a label or an annotation can mean.
+pub trait ParsedValue: Any + Clone + Send + Sync {
+    /// Parses a value.
+    fn parse(text: &str) -> Self;
+}
+
 /// One entry of [`Labels`].
 pub struct Label {
     key: String,
     value: String,
-    /// What the value means to the one who asks for it: see [`Label::parsed`].
+    /// What the value means: see [`Label::parsed`].
     parsed: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
@@ -27,12 +33,12 @@ impl Label {
         Self { key, value, parsed: OnceLock::new() }
     }
 
-    /// Returns the result of `parse` for the value. Keeps the first one, also for all who share the
-    /// entry: equal entries are read in each decision. `parse` must depend on the value alone.
-    pub fn parsed<T: Any + Clone + Send + Sync>(&self, parse: impl Fn(&str) -> T) -> T {
-        let kept = self.parsed.get_or_init(|| Box::new(parse(&self.value)));
+    /// Returns what the value means. Parses it once for all who share the entry, because every
+    /// decision reads the same few again.
+    pub fn parsed<T: ParsedValue>(&self) -> T {
+        let kept = self.parsed.get_or_init(|| Box::new(T::parse(&self.value)));
         // Another reader may have kept another type.
-        kept.downcast_ref().cloned().unwrap_or_else(|| parse(&self.value))
+        kept.downcast_ref().cloned().unwrap_or_else(|| T::parse(&self.value))
     }
 
     /// Returns its key.
@@ -302,22 +308,38 @@ mod tests {
         assert!(labels.is_empty() && !labels.contains_key("b"));
     }
 
+    /// The length of a value, which counts how often it is parsed.
+    #[derive(Clone)]
+    struct CountedLength(usize);
+
+    thread_local! {
+        static PARSED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+    }
+
+    impl ParsedValue for CountedLength {
+        fn parse(text: &str) -> Self {
+            PARSED.set(PARSED.get() + 1);
+            Self(text.len())
+        }
+    }
+
+    impl ParsedValue for String {
+        fn parse(text: &str) -> Self {
+            text.to_owned()
+        }
+    }
+
     #[test]
     fn value_is_parsed_once_for_all_who_share_it() {
-        let calls = std::cell::Cell::new(0);
-        let length = |text: &str| {
-            calls.set(calls.get() + 1);
-            text.len()
-        };
+        let parsed = |labels: &Labels| labels.entry("a").map(|one| one.parsed::<CountedLength>().0);
         let mut labels = Labels::from([("a".to_owned(), "xyz".to_owned())]);
         let clone = labels.clone();
-        let parsed = |labels: &Labels| labels.entry("a").map(|label| label.parsed(length));
-        assert_eq!((parsed(&labels), parsed(&clone), calls.get()), (Some(3), Some(3), 1));
+        assert_eq!((parsed(&labels), parsed(&clone), PARSED.get()), (Some(3), Some(3), 1));
         labels.insert("b".into(), "1".into());
-        assert_eq!((parsed(&labels), calls.get()), (Some(3), 1));
+        assert_eq!((parsed(&labels), PARSED.get()), (Some(3), 1));
         labels.insert("a".into(), "wxyz".into());
-        assert_eq!((parsed(&labels), parsed(&clone), calls.get()), (Some(4), Some(3), 2));
-        let other = clone.entry("a").map(|label| label.parsed(str::to_owned));
+        assert_eq!((parsed(&labels), parsed(&clone), PARSED.get()), (Some(4), Some(3), 2));
+        let other = clone.entry("a").map(Label::parsed::<String>);
         assert_eq!(other.as_deref(), Some("xyz"), "another type is not kept");
     }
 }

@@ -32,7 +32,7 @@ pub use custom_resource::{
     ClusterPolicy, ImageSpec, LiveUpgradePolicy, NicClusterPolicy, NvidiaDriver,
 };
 pub use daemon_set::{ObservedDaemonSet, ObservedRevision, newest};
-pub use labels::{Label, Labels, selects};
+pub use labels::{Label, Labels, ParsedValue, selects};
 pub use operand::{OperandPod, OperandSpec, OperatorLease, OperatorPod};
 pub use pod::{ObservedContainer, ObservedPod};
 pub use taint::{ObservedTaint, ObservedToleration, tolerates, untolerated_taint};

@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 
-/// Maximum number of entries that are copied when one of them is changed. With fewer, more blocks
-/// are copied: some 32 cost least for 2,000 names. The 1,008 bytes of 31 are still a small
-/// allocation for glibc, which keeps freed ones at hand up to 1,032 bytes.
+/// Maximum number of entries that are copied when one of them is changed. A change also copies the
+/// list of all blocks, which is longer if they are smaller. The allocator of the hook's image
+/// (glibc) keeps freed allocations of up to 1,032 bytes at hand; a block of 31 entries has 1,008.
 const NEIGHBORS: usize = 31;
 
 /// A sorted map from names to values.
@@ -201,7 +201,7 @@ impl<T> Named<T> {
     }
 
     /// Returns whether both share all content: neither has changed since one was cloned from the
-    /// other.
+    /// other, or both are empty. Equal maps may share nothing.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.blocks, &other.blocks)
     }
@@ -387,7 +387,7 @@ impl<'a, T> Cursor<'a, T> {
     }
 }
 
-impl<N: AsRef<str> + Into<Arc<str>>, T> FromIterator<(N, T)> for Named<T> {
+impl<N: Into<Arc<str>>, T> FromIterator<(N, T)> for Named<T> {
     /// Collects values; the last one of a name counts.
     fn from_iter<I: IntoIterator<Item = (N, T)>>(values: I) -> Self {
         let entry = |(name, value): (N, T)| Entry::new(name.into(), Arc::new(value));
@@ -405,7 +405,7 @@ impl<N: AsRef<str> + Into<Arc<str>>, T> FromIterator<(N, T)> for Named<T> {
     }
 }
 
-impl<N: AsRef<str> + Into<Arc<str>>, const COUNT: usize, T> From<[(N, T); COUNT]> for Named<T> {
+impl<N: Into<Arc<str>>, const COUNT: usize, T> From<[(N, T); COUNT]> for Named<T> {
     fn from(values: [(N, T); COUNT]) -> Self {
         values.into_iter().collect()
     }
@@ -532,6 +532,13 @@ mod tests {
             prop_assert_eq!(&found, &expected);
             let rebuilt: Named<u8> = known.into_iter().collect();
             prop_assert!(named == rebuilt, "equal content is equal, however it was built");
+            let inserted = || first.iter().filter_map(|step| match step {
+                Step::Insert(number, value) => Some((name(number % 40), *value)),
+                Step::Remove(_) | Step::Change(_) | Step::Keep(_) => None,
+            });
+            let collected: Named<u8> = inserted().collect();
+            let expected: Named<u8> = inserted().collect::<BTreeMap<_, _>>().into_iter().collect();
+            prop_assert!(collected == expected, "the last value of a name counts");
         }
     }
 }

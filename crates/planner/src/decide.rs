@@ -9,6 +9,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 
@@ -161,8 +162,8 @@ pub fn decide(
 /// decision, and never its result.
 #[derive(Clone, Default)]
 pub struct Planner {
-    /// Boxed, so that moving a planner is cheap; the box stays the same.
-    memo: Box<Option<Memo>>,
+    /// Shared by clones. The allocation is used again for the next decision.
+    memo: Arc<Option<Memo>>,
 }
 
 impl fmt::Debug for Planner {
@@ -182,8 +183,9 @@ impl Planner {
         memory: &RunMemory,
         now: Timestamp,
     ) -> Decision {
+        let memo = Arc::make_mut(&mut self.memo);
         let decision;
-        (decision, *self.memo) = stages(self.memo.take(), observed, settings, memory, now);
+        (decision, *memo) = stages(memo.take(), observed, settings, memory, now);
         decision
     }
 }

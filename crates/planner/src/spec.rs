@@ -440,17 +440,7 @@ fn carries_image(
 ) -> Result<(), Reason> {
     newest_observed(daemon_set)?;
     let (Some(image), Some(version)) = (&wanted.image, &wanted.version) else { return Ok(()) };
-    let same_name = |candidate: &str| {
-        if let Some(repository) = &wanted.repository {
-            // The prefix first: every decision compares all images of the template.
-            let rest = candidate.strip_prefix(repository.as_str());
-            let rest = rest.and_then(|rest| rest.strip_prefix('/'));
-            return rest.is_some_and(|rest| split_image(rest).0 == image);
-        }
-        let found = split_image(candidate).0;
-        found == image || found.rsplit('/').next() == Some(image)
-    };
-    let of_name = daemon_set.images.values().find(|candidate| same_name(candidate));
+    let of_name = daemon_set.images.values().find(|candidate| wanted.names(candidate));
     let version_matches = |candidate: &str| {
         split_image(candidate).1.is_some_and(|found| match found.strip_prefix(version.as_str()) {
             Some("") => true,

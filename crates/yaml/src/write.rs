@@ -13,7 +13,8 @@ use serde_json::{Map, Number, Value};
 const LONGEST_KEY: usize = 1000;
 /// The bytes for which helmfile searches a values file. If it finds them, it replaces every text
 /// that is a reference, such as `ref+exec://…`, with what the reference names: a secret, a file, or
-/// the output of a command. No other deployer does that.
+/// the output of a command. No other deployer does that. It has a plus sign, which [`is_plain`] and
+/// [`quoted`] search for first.
 const REFERENCE: &str = "ref+";
 /// Words that a version of YAML does not read as a string, in lower case.
 const WORDS: [&str; 15] = [

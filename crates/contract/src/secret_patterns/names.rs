@@ -335,6 +335,10 @@ mod tests {
             ("_auth", Some(Ambiguous)),
             ("Authorization", Some(Header)),
             ("X-Amz-Signature", Some(Signature)),
+            ("ownersÉtoken", Some(Token)),
+            ("token_2_value", Some(Token)),
+            ("é--", None),
+            ("", None),
         ] {
             assert_eq!(class(name), expected, "{name}");
         }

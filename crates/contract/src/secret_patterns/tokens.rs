@@ -287,10 +287,10 @@ fn form_without_prefix(text: &str, start: usize) -> Option<usize> {
 /// A password as crypt(3) stores it.
 fn crypt(text: &str, start: usize) -> Option<usize> {
     let schemes = ["$1$", "$2a$", "$2b$", "$2y$", "$5$", "$6$", "$y$", "$7$", "$apr1$", "$argon2"];
+    schemes.iter().find(|scheme| text[start..].starts_with(**scheme))?;
     let length =
         short_run(text, start, |byte| byte.is_ascii_alphanumeric() || b"$./+=,-".contains(&byte));
-    let is_one = schemes.iter().any(|scheme| text[start..].starts_with(scheme));
-    (is_one && length >= 20).then_some(start + length)
+    (length >= 20).then_some(start + length)
 }
 
 /// Returns whether the name of a hash is before `start`, as in `sha512-…`.

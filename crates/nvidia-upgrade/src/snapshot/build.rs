@@ -285,14 +285,7 @@ impl<'a> EntryTables<'a> {
         let mut validators: Vec<&ObservedPod> =
             self.validators.on(name).filter(|pod| !pod.unbound).collect();
         validators.sort_by_key(|pod| (&pod.namespace, &pod.name));
-        let (mut state, mut skip) = (None, None);
-        for (key, value) in node.labels.starting_with(self.traits.controller_prefix) {
-            if key == self.traits.state_label {
-                state = Some(value);
-            } else if key == self.traits.skip_label {
-                skip = Some(value);
-            }
-        }
+        let (state, skip) = state_and_skip(node, self.traits);
         NodeEntry {
             node: name,
             state: ControllerState::from_label(state),
@@ -343,6 +336,22 @@ impl<'a> EntryTables<'a> {
     }
 }
 
+/// Returns the labels that the controller reads.
+fn state_and_skip<'a>(
+    node: &'a ObservedNode,
+    traits: &DriverTraits,
+) -> (Option<&'a str>, Option<&'a str>) {
+    let (mut state, mut skip) = (None, None);
+    for (key, value) in node.labels.starting_with(traits.controller_prefix) {
+        if key == traits.state_label {
+            state = Some(value);
+        } else if key == traits.skip_label {
+            skip = Some(value);
+        }
+    }
+    (state, skip)
+}
+
 /// Returns the annotations that the controller reads.
 fn notes<'a>(node: &'a ObservedNode, traits: &DriverTraits) -> NodeAnnotations<'a> {
     let mut notes = NodeAnnotations::default();
@@ -362,4 +371,49 @@ fn notes<'a>(node: &'a ObservedNode, traits: &DriverTraits) -> NodeAnnotations<'
         }
     }
     notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_label_and_annotation_is_read_from_its_key() {
+        for driver in Driver::ALL {
+            let traits = driver.traits();
+            let values = |keys: &[&'static str]| {
+                keys.iter().map(|key| ((*key).to_owned(), format!("of {key}"))).collect()
+            };
+            let read = [traits.safe_load, traits.wait_start, traits.validation_start];
+            let present = [traits.initially_unschedulable, traits.requestor, traits.requested];
+            let mut node = ObservedNode {
+                labels: values(&[traits.state_label, traits.skip_label, traits.own_state_label]),
+                annotations: values(&[read, present].concat()),
+                ..ObservedNode::default()
+            };
+            let of = |key: &str| format!("of {key}");
+            let (state, skip) = (of(traits.state_label), of(traits.skip_label));
+            assert_eq!(state_and_skip(&node, traits), (Some(&*state), Some(&*skip)));
+            let [safe_load, wait_start, validation_start] = read.map(of);
+            let expected = NodeAnnotations {
+                safe_load: Some(&safe_load),
+                initially_unschedulable: true,
+                wait_start: Some(&wait_start),
+                validation_start: Some(&validation_start),
+                requested: Some(&of(traits.requested)),
+                requestor: true,
+            };
+            assert_eq!(notes(&node, traits), expected);
+            for key in present {
+                node.annotations.remove(key);
+            }
+            let expected = NodeAnnotations {
+                initially_unschedulable: false,
+                requested: None,
+                requestor: false,
+                ..expected
+            };
+            assert_eq!(notes(&node, traits), expected);
+        }
+    }
 }

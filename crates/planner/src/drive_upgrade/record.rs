@@ -12,7 +12,7 @@ use contract::driver::DriverTraits;
 use contract::omitted::is_default;
 use contract::record::RecordedStep;
 use contract::record::acceptance::AcceptanceResult;
-use observed::ObservedNode;
+use observed::{ObservedNode, ParsedValue};
 
 use super::cause::FailureCause;
 use super::state::UpgradeState;
@@ -155,21 +155,23 @@ pub fn belongs_to_other_hook(
 /// Reads the record on the node.
 pub fn read(node: &ObservedNode, traits: &DriverTraits) -> NodeRecordState {
     match node.annotations.entry(traits.own_record) {
-        Some(record) => record.parsed(parse),
+        Some(record) => record.parsed(),
         None if node.labels.contains_key(traits.own_state_label) => NodeRecordState::Broken,
         None => NodeRecordState::Nothing,
     }
 }
 
-fn parse(text: &str) -> NodeRecordState {
-    match serde_json::from_str::<UpgradeRecord>(text) {
-        Ok(record) if record.version > VERSION => NodeRecordState::Newer(record.version),
-        Ok(record) => NodeRecordState::Record(Arc::new(record)),
-        // A newer record need not have the fields of this one.
-        Err(_) => match serde_json::from_str::<VersionedRecord>(text) {
-            Ok(found) if found.version > VERSION => NodeRecordState::Newer(found.version),
-            Ok(_) | Err(_) => NodeRecordState::Broken,
-        },
+impl ParsedValue for NodeRecordState {
+    fn parse(text: &str) -> Self {
+        match serde_json::from_str::<UpgradeRecord>(text) {
+            Ok(record) if record.version > VERSION => Self::Newer(record.version),
+            Ok(record) => Self::Record(Arc::new(record)),
+            // A newer record need not have the fields of this one.
+            Err(_) => match serde_json::from_str::<VersionedRecord>(text) {
+                Ok(found) if found.version > VERSION => Self::Newer(found.version),
+                Ok(_) | Err(_) => Self::Broken,
+            },
+        }
     }
 }
 
