@@ -118,7 +118,8 @@ fn main() -> Result<()> {
 }
 
 /// Measures `simulate` for large fleets in each mode: processor time, which does not depend on the
-/// number of processors, and how much longer three times as many nodes take: the median of pairs, with the time of 3,000 nodes in that pair.
+/// number of processors, and how much longer three times as many nodes take: the median of pairs,
+/// with the time of 3,000 nodes in that pair.
 fn predictions(program: &str) -> Result<()> {
     println!("\nsimulate -r eks-gb200-training, processor seconds\n");
     println!(

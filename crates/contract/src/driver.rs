@@ -208,6 +208,20 @@ const DAEMON_SET: DriverTraits = DriverTraits {
     wake: "gpu-rollout.dev/daemonset-driver-wake",
 };
 
+impl DriverTraits {
+    /// Returns the node annotations that NVIDIA's controller reads and writes.
+    pub fn controller_annotations(&self) -> [&'static str; 6] {
+        [
+            self.safe_load,
+            self.initially_unschedulable,
+            self.wait_start,
+            self.validation_start,
+            self.requested,
+            self.requestor,
+        ]
+    }
+}
+
 impl Driver {
     /// Every driver.
     pub const ALL: [Self; 3] = [Self::Gpu, Self::Ofed, Self::DaemonSet];
@@ -246,16 +260,8 @@ mod tests {
     fn all_that_the_controller_reads_starts_with_its_prefix() {
         for driver in Driver::ALL {
             let traits = driver.traits();
-            for key in [
-                traits.state_label,
-                traits.skip_label,
-                traits.safe_load,
-                traits.initially_unschedulable,
-                traits.wait_start,
-                traits.validation_start,
-                traits.requested,
-                traits.requestor,
-            ] {
+            let labels = [traits.state_label, traits.skip_label];
+            for key in labels.into_iter().chain(traits.controller_annotations()) {
                 assert!(key.starts_with(traits.controller_prefix), "{key}");
             }
         }

@@ -38,7 +38,7 @@ impl<T> Block<T> {
     }
 
     /// Returns the entries for a change that keeps their names.
-    fn values_mut(&mut self) -> &mut [Entry<T>] {
+    fn entries_mut(&mut self) -> &mut [Entry<T>] {
         Arc::make_mut(&mut self.entries)
     }
 
@@ -219,7 +219,7 @@ impl<T> Named<T> {
             return;
         };
         if let Some(place) = self.blocks[at].place_of(name.as_ref()) {
-            Arc::make_mut(&mut self.blocks)[at].values_mut()[place].value = value;
+            Arc::make_mut(&mut self.blocks)[at].entries_mut()[place].value = value;
             return;
         }
         let block = &self.blocks[at].entries;
@@ -295,14 +295,14 @@ impl<T: Clone> Named<T> {
         let at = self.block_of(name)?;
         let place = self.blocks[at].place_of(name)?;
         let block = &mut Arc::make_mut(&mut self.blocks)[at];
-        Some(Arc::make_mut(&mut block.values_mut()[place].value))
+        Some(Arc::make_mut(&mut block.entries_mut()[place].value))
     }
 
     /// Iterates over all values for a change.
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
         Arc::make_mut(&mut self.blocks)
             .iter_mut()
-            .flat_map(Block::values_mut)
+            .flat_map(Block::entries_mut)
             .map(|entry| Arc::make_mut(&mut entry.value))
     }
 }

@@ -384,17 +384,17 @@ mod tests {
             let values = |keys: &[&'static str]| {
                 keys.iter().map(|key| ((*key).to_owned(), format!("of {key}"))).collect()
             };
-            let read = [traits.safe_load, traits.wait_start, traits.validation_start];
+            let written = [traits.safe_load, traits.wait_start, traits.validation_start];
             let present = [traits.initially_unschedulable, traits.requestor, traits.requested];
             let mut node = ObservedNode {
                 labels: values(&[traits.state_label, traits.skip_label, traits.own_state_label]),
-                annotations: values(&[read, present].concat()),
+                annotations: values(&traits.controller_annotations()),
                 ..ObservedNode::default()
             };
             let of = |key: &str| format!("of {key}");
             let (state, skip) = (of(traits.state_label), of(traits.skip_label));
             assert_eq!(state_and_skip(&node, traits), (Some(&*state), Some(&*skip)));
-            let [safe_load, wait_start, validation_start] = read.map(of);
+            let [safe_load, wait_start, validation_start] = written.map(of);
             let expected = NodeAnnotations {
                 safe_load: Some(&safe_load),
                 initially_unschedulable: true,

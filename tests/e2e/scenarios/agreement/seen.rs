@@ -106,7 +106,9 @@ impl Picture {
     }
 
     fn add_node(&mut self, node: &ObservedNode, driver: Driver) {
-        let notes = keys(driver)
+        let notes = driver
+            .traits()
+            .controller_annotations()
             .into_iter()
             .filter_map(|key| Some((key.to_owned(), node.annotations.get(key)?.clone())));
         let state = node.labels.get(driver.traits().state_label).cloned().unwrap_or_default();
@@ -136,19 +138,6 @@ impl Picture {
         server.list(PODS).await?.iter().for_each(|pod| picture.add_pod(pod));
         Ok(picture)
     }
-}
-
-/// Returns the annotations that the library reads and writes.
-fn keys(driver: Driver) -> [&'static str; 6] {
-    let traits = driver.traits();
-    [
-        traits.safe_load,
-        traits.initially_unschedulable,
-        traits.wait_start,
-        traits.validation_start,
-        traits.requested,
-        traits.requestor,
-    ]
 }
 
 /// Returns the expected value for one that the model has written. A time must only be close to the
