@@ -14,6 +14,8 @@ use serde::{Serialize, Serializer};
 
 use contract::selector::Labeled;
 
+use super::hash::hash;
+
 /// What the value of a label or an annotation can mean.
 pub trait ParsedValue: Any + Clone + Send + Sync {
     /// Parses a value.
@@ -85,16 +87,29 @@ impl Hash for Label {
 }
 
 /// A map from keys to values, in the order of its keys.
-#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Labels {
-    entries: Arc<[Arc<Label>]>,
+    entries: Arc<[LabelSlot]>,
+}
+
+/// The place of an entry.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct LabelSlot {
+    /// The hash of the key. A lookup compares these, because a binary search would follow the
+    /// pointers to half a dozen entries and their keys.
+    hash: u64,
+    label: Arc<Label>,
+}
+
+impl LabelSlot {
+    fn new(key: String, value: String) -> Self {
+        Self { hash: hash(&key), label: Arc::new(Label::new(key, value)) }
+    }
 }
 
 /// The entries of [`Labels`], by key.
-type LabelsIter<'a> = std::iter::Map<
-    std::slice::Iter<'a, Arc<Label>>,
-    fn(&'a Arc<Label>) -> (&'a String, &'a String),
->;
+type LabelsIter<'a> =
+    std::iter::Map<std::slice::Iter<'a, LabelSlot>, fn(&'a LabelSlot) -> (&'a String, &'a String)>;
 
 impl Labels {
     /// Creates an empty map.
@@ -102,18 +117,19 @@ impl Labels {
         Self::default()
     }
 
-    fn place(&self, key: &str) -> Result<usize, usize> {
-        self.entries.binary_search_by(|label| label.key.as_str().cmp(key))
+    fn place(&self, key: &str) -> Option<usize> {
+        let hash = hash(key);
+        self.entries.iter().position(|slot| slot.hash == hash && slot.label.key == key)
     }
 
     /// Returns the value of a key.
     pub fn get<Key: AsRef<str> + ?Sized>(&self, key: &Key) -> Option<&String> {
-        self.place(key.as_ref()).ok().map(|place| &self.entries[place].value)
+        self.entry(key.as_ref()).map(|label| &label.value)
     }
 
     /// Returns the entry of a key.
     pub fn entry(&self, key: &str) -> Option<&Label> {
-        self.place(key).ok().map(|place| &*self.entries[place])
+        self.place(key).map(|place| &*self.entries[place].label)
     }
 
     /// Returns the value of a key as text.
@@ -126,11 +142,11 @@ impl Labels {
         &'a self,
         prefix: &'a str,
     ) -> impl Iterator<Item = (&'a str, &'a str)> {
-        let start = self.entries.partition_point(|label| label.key.as_str() < prefix);
+        let start = self.entries.partition_point(|slot| slot.label.key.as_str() < prefix);
         self.entries[start..]
             .iter()
-            .take_while(move |label| label.key.starts_with(prefix))
-            .map(|label| (label.key.as_str(), label.value.as_str()))
+            .map(|LabelSlot { label, .. }| (label.key.as_str(), label.value.as_str()))
+            .take_while(move |(key, _)| key.starts_with(prefix))
     }
 
     /// Returns whether the key has this value.
@@ -140,12 +156,12 @@ impl Labels {
 
     /// Returns whether the map has this key.
     pub fn contains_key<Key: AsRef<str> + ?Sized>(&self, key: &Key) -> bool {
-        self.place(key.as_ref()).is_ok()
+        self.place(key.as_ref()).is_some()
     }
 
     /// Iterates over keys and values, in the order of the keys.
     pub fn iter(&self) -> LabelsIter<'_> {
-        self.entries.iter().map(|label| (&label.key, &label.value))
+        self.entries.iter().map(|LabelSlot { label, .. }| (&label.key, &label.value))
     }
 
     /// Iterates over the keys, in their order.
@@ -166,16 +182,13 @@ impl Labels {
     /// Sets a value and returns the previous one.
     pub fn insert(&mut self, key: String, value: String) -> Option<String> {
         let mut entries = self.entries.to_vec();
-        let before = match self.place(&key) {
-            Ok(place) => Some(
-                std::mem::replace(&mut entries[place], Arc::new(Label::new(key, value)))
-                    .value
-                    .clone(),
-            ),
-            Err(place) => {
-                entries.insert(place, Arc::new(Label::new(key, value)));
-                None
-            }
+        let (place, slot) = (self.place(&key), LabelSlot::new(key, value));
+        let before = if let Some(place) = place {
+            Some(std::mem::replace(&mut entries[place], slot).label.value.clone())
+        } else {
+            let place = entries.partition_point(|other| other.label.key < slot.label.key);
+            entries.insert(place, slot);
+            None
         };
         self.entries = entries.into();
         before
@@ -183,11 +196,11 @@ impl Labels {
 
     /// Removes a key and returns its value.
     pub fn remove(&mut self, key: &str) -> Option<String> {
-        let place = self.place(key).ok()?;
+        let place = self.place(key)?;
         let mut entries = self.entries.to_vec();
         let before = entries.remove(place);
         self.entries = entries.into();
-        Some(before.value.clone())
+        Some(before.label.value.clone())
     }
 
     /// Removes all entries.
@@ -198,7 +211,9 @@ impl Labels {
     /// Returns the same map with each entry replaced by the result of `shared`: an equal entry that
     /// other maps share.
     #[must_use]
-    pub fn shared(&self, shared: impl FnMut(&Arc<Label>) -> Arc<Label>) -> Self {
+    pub fn shared(&self, mut shared: impl FnMut(&Arc<Label>) -> Arc<Label>) -> Self {
+        let shared =
+            |LabelSlot { hash, label }: &LabelSlot| LabelSlot { hash: *hash, label: shared(label) };
         Self { entries: self.entries.iter().map(shared).collect() }
     }
 }
@@ -212,12 +227,7 @@ impl FromIterator<(String, String)> for Labels {
 
 impl From<BTreeMap<String, String>> for Labels {
     fn from(pairs: BTreeMap<String, String>) -> Self {
-        Self {
-            entries: pairs
-                .into_iter()
-                .map(|(key, value)| Arc::new(Label::new(key, value)))
-                .collect(),
-        }
+        Self { entries: pairs.into_iter().map(|(key, value)| LabelSlot::new(key, value)).collect() }
     }
 }
 

@@ -14,6 +14,7 @@ pub mod acceptance;
 mod conditions;
 mod custom_resource;
 mod daemon_set;
+mod hash;
 pub mod intern;
 mod labels;
 pub mod named;

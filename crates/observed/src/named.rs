@@ -4,11 +4,10 @@
 
 use std::cmp::Ordering;
 use std::fmt;
-use std::hash::BuildHasher;
 use std::ops::Index;
 use std::sync::Arc;
 
-use foldhash::fast::FixedState;
+use super::hash::hash;
 
 /// Maximum number of entries that are copied when one of them is changed. A change also copies the
 /// list of all blocks, which is longer if they are smaller. The allocator of the hook's image
@@ -92,10 +91,6 @@ impl<T> Clone for Entry<T> {
     fn clone(&self) -> Self {
         Self { hash: self.hash, name: Arc::clone(&self.name), value: Arc::clone(&self.value) }
     }
-}
-
-fn hash(name: &str) -> u64 {
-    FixedState::default().hash_one(name)
 }
 
 /// Iterator over names and values of [`Named`].
@@ -280,11 +275,13 @@ impl<T> Named<T> {
     /// Returns the block that contains the name, or would contain it; `None` if the map is empty.
     fn block_of(&self, name: &str) -> Option<usize> {
         let start = start_of(name);
-        let behind = self.blocks.partition_point(|block| match block.start.cmp(&start) {
-            Ordering::Less => true,
-            Ordering::Equal => *block.entries[0].name <= *name,
-            Ordering::Greater => false,
-        });
+        // Most names differ in their first bytes, so nothing but these is compared.
+        let mut behind = self.blocks.partition_point(|block| block.start <= start);
+        if behind > 0 && self.blocks[behind - 1].start == start {
+            behind = self.blocks.partition_point(|block| {
+                block.start < start || block.start == start && *block.entries[0].name <= *name
+            });
+        }
         if self.blocks.is_empty() { None } else { Some(behind.saturating_sub(1)) }
     }
 }

@@ -1,6 +1,6 @@
 //! Acceptance tests in seeded worlds: each world has tests, and faults of their pods.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use contract::exit::ExitCode;
 use contract::record::NodeOutcome;
@@ -122,7 +122,7 @@ fn bad_driver_reaches_only_the_canaries_of_a_thousand_nodes() {
             let reached = report.outcomes.iter().filter(|(_, outcome)| is_reached(**outcome));
             let reached: BTreeSet<String> = reached.map(|(node, _)| node.clone()).collect();
             assert_eq!(reached, report.canaries, "{operator}: {}", verdict.message);
-            let mut combinations = BTreeSet::new();
+            let mut combinations = HashSet::new();
             for canary in &report.canaries {
                 let labels = &setup.labels[canary];
                 combinations.insert(labels.clone());
