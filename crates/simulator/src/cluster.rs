@@ -127,10 +127,10 @@ impl SimulatedCluster {
 
     /// Adds a node to the cluster, without operands.
     pub(super) fn join_node(&mut self, name: &str, context: &mut SimulationContext<'_>) {
-        if self.nodes.all().contains_key(name) {
+        if self.nodes.contains(name) {
             return;
         }
-        let index = self.nodes.all().len();
+        let index = self.nodes.len();
         self.add_new_node(name, index, context);
         let now = objects::second(context.now());
         self.operands.clear(name);
@@ -222,7 +222,7 @@ impl SimulatedCluster {
                 put(WorldChange::Operand(
                     name.clone(),
                     operand,
-                    self.operands.pod(name, operand).cloned().map(Arc::new),
+                    self.operands.pod(name, operand).cloned(),
                 ));
             }
             for (operand, pod) in self.operands.pods.on_node(name) {

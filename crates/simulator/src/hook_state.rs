@@ -201,7 +201,7 @@ impl HookState {
 
     /// Whether the caches have the current state of a node's operands.
     pub(super) fn knows_operands(&self, name: &str, cluster: &SimulatedCluster) -> bool {
-        if !cluster.nodes.all().contains_key(name) {
+        if !cluster.nodes.contains(name) {
             return true;
         }
         let known = |operand: Operand| {

@@ -1,6 +1,6 @@
 //! The nodes of the simulated cluster, and whether their kubelets run.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use contract::driver::Driver;
@@ -81,7 +81,7 @@ pub(super) fn apply_patch(node: &mut ObservedNode, patch: &NodePatch) {
 /// All nodes by name.
 #[derive(Debug, Default)]
 pub(super) struct SimulatedNodes {
-    nodes: BTreeMap<String, SimulatedNode>,
+    by_name: HashMap<String, SimulatedNode>,
     /// The nodes in certain states, which are counted at every write.
     pub(super) sets: NodeSets,
     /// The largest number of GPUs of a node.
@@ -122,32 +122,47 @@ impl NodeSets {
 
 impl SimulatedNodes {
     pub(super) fn get(&self, name: &str) -> Option<&SimulatedNode> {
-        self.nodes.get(name)
+        self.by_name.get(name)
     }
 
     pub(super) fn get_mut(&mut self, name: &str) -> Option<&mut SimulatedNode> {
-        self.nodes.get_mut(name)
+        self.by_name.get_mut(name)
     }
 
-    /// All nodes by name.
-    pub(super) fn all(&self) -> &BTreeMap<String, SimulatedNode> {
-        &self.nodes
+    pub(super) fn contains(&self, name: &str) -> bool {
+        self.by_name.contains_key(name)
     }
 
-    /// Returns the nodes as the API server stores them.
+    pub(super) fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    /// Iterates over all nodes, in no order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &SimulatedNode> {
+        self.by_name.values()
+    }
+
+    /// Returns all nodes, in the order of their names.
+    pub(super) fn sorted(&self) -> Vec<&SimulatedNode> {
+        let mut nodes: Vec<&SimulatedNode> = self.iter().collect();
+        nodes.sort_unstable_by_key(|node| &node.node.name);
+        nodes
+    }
+
+    /// Returns the nodes as the API server stores them, in the order of their names.
     pub(super) fn observed(&self) -> impl Iterator<Item = &ObservedNode> {
-        self.nodes.values().map(|node| &node.node)
+        self.sorted().into_iter().map(|node| &node.node)
     }
 
     /// Adds a node. Its first change publishes it.
     pub(super) fn insert(&mut self, node: SimulatedNode) {
         self.most_gpus = self.most_gpus.max(node.gpus);
-        self.nodes.insert(node.node.name.clone(), node);
+        self.by_name.insert(node.node.name.clone(), node);
     }
 
     /// Removes a node. Returns `false` if no node has this name.
     pub(super) fn remove(&mut self, name: &str, context: &mut SimulationContext<'_>) -> bool {
-        let found = self.nodes.remove(name).is_some();
+        let found = self.by_name.remove(name).is_some();
         if found {
             self.sets.update(name, None, context.setup.settings.driver);
             context.publish(WorldChange::Node(name.to_owned(), None));
@@ -157,7 +172,7 @@ impl SimulatedNodes {
 
     /// Gives the node a new resource version and publishes it.
     pub(super) fn publish(&mut self, name: &str, context: &mut SimulationContext<'_>) {
-        let Some(node) = self.nodes.get_mut(name) else { return };
+        let Some(node) = self.by_name.get_mut(name) else { return };
         self.sets.update(name, Some(node), context.setup.settings.driver);
         node.node.version = (context.watches.version + 1).to_string();
         context.publish(WorldChange::Node(name.to_owned(), Some(Arc::new(node.node.clone()))));
@@ -170,7 +185,7 @@ impl SimulatedNodes {
         context: &mut SimulationContext<'_>,
         change: impl FnOnce(&mut SimulatedNode),
     ) -> bool {
-        let Some(node) = self.nodes.get_mut(name) else { return false };
+        let Some(node) = self.by_name.get_mut(name) else { return false };
         change(node);
         self.publish(name, context);
         true
@@ -191,7 +206,8 @@ impl SimulatedNodes {
         driver: Driver,
         context: &mut SimulationContext<'_>,
     ) -> bool {
-        let differs = self.nodes.get(name).is_some_and(|node| node.node.unschedulable != cordoned);
+        let differs =
+            self.by_name.get(name).is_some_and(|node| node.node.unschedulable != cordoned);
         differs
             && self.update(name, context, |node| {
                 // A cordon that the hook's record claims looks like the hook's own.
@@ -208,7 +224,7 @@ impl SimulatedNodes {
         context: &mut SimulationContext<'_>,
     ) -> bool {
         let at = context.setup.clocks.of_node(name, context.now());
-        let differs = self.nodes.get(name).is_some_and(|node| node.node.ready != ready);
+        let differs = self.by_name.get(name).is_some_and(|node| node.node.ready != ready);
         differs
             && self.update(name, context, |node| {
                 (node.node.ready, node.node.ready_since) = (ready, Some(at));
@@ -216,12 +232,12 @@ impl SimulatedNodes {
     }
 
     pub(super) fn is_ready(&self, name: &str) -> bool {
-        self.nodes.get(name).is_some_and(|node| node.node.ready)
+        self.by_name.get(name).is_some_and(|node| node.node.ready)
     }
 
     /// Whether the kubelet acts now. A stopped kubelet gets the event when it runs again.
     pub(super) fn kubelet_acts(&mut self, name: &str, event: impl FnOnce() -> WorldEvent) -> bool {
-        match self.nodes.get_mut(name) {
+        match self.by_name.get_mut(name) {
             Some(node) if node.node.ready => true,
             Some(node) => {
                 node.deferred.push(event());
@@ -234,7 +250,7 @@ impl SimulatedNodes {
     /// Schedules the events that the kubelet missed while it was stopped.
     pub(super) fn resume_kubelet(&mut self, name: &str, context: &mut SimulationContext<'_>) {
         let deferred = self
-            .nodes
+            .by_name
             .get_mut(name)
             .map(|node| std::mem::take(&mut node.deferred))
             .unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Driver, toolkit, validator and DRA plugin: the actions of their DaemonSets and of the kubelets
 //! on their pods.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use observed::{ObservedNode, ObservedPod, ObservedSlice};
@@ -35,7 +35,8 @@ impl OperandScope<'_, '_> {
 /// The operands of one node.
 #[derive(Debug)]
 struct NodeOperands {
-    pods: [Option<ObservedPod>; 4],
+    /// Shared with the caches that have listed or watched them.
+    pods: [Option<Arc<ObservedPod>>; 4],
     slice: Option<ObservedSlice>,
     /// Number of further starts at which its driver fails. `None`: at every start.
     driver_failures: Option<u32>,
@@ -48,7 +49,7 @@ struct NodeOperands {
 /// The operands of all nodes.
 #[derive(Debug, Default)]
 pub(super) struct SimulatedOperands {
-    by_node: BTreeMap<String, NodeOperands>,
+    by_node: HashMap<String, NodeOperands>,
     /// Device plugin and exporter.
     pub(super) pods: OperandPods,
 }
@@ -81,7 +82,7 @@ impl SimulatedOperands {
             if let Some(config) = config.filter(|_| operand == SimulatedOperand::Driver) {
                 pod.config_digest = Some(config.to_owned());
             }
-            pods[operand as usize] = Some(pod);
+            pods[operand as usize] = Some(Arc::new(pod));
         }
         let slice =
             (setup.dra && setup.has_operator()).then(|| objects::slice(&node.name, version));
@@ -110,12 +111,12 @@ impl SimulatedOperands {
         self.publish_all(name, context);
     }
 
-    pub(super) fn pod(&self, name: &str, operand: SimulatedOperand) -> Option<&ObservedPod> {
+    pub(super) fn pod(&self, name: &str, operand: SimulatedOperand) -> Option<&Arc<ObservedPod>> {
         self.by_node.get(name)?.pods[operand as usize].as_ref()
     }
 
     fn pod_mut(&mut self, name: &str, operand: SimulatedOperand) -> Option<&mut ObservedPod> {
-        self.by_node.get_mut(name)?.pods[operand as usize].as_mut()
+        self.by_node.get_mut(name)?.pods[operand as usize].as_mut().map(Arc::make_mut)
     }
 
     pub(super) fn slice(&self, name: &str) -> Option<&ObservedSlice> {
@@ -129,7 +130,7 @@ impl SimulatedOperands {
     }
 
     fn publish(&self, name: &str, operand: SimulatedOperand, context: &mut SimulationContext<'_>) {
-        let pod = self.pod(name, operand).cloned().map(Arc::new);
+        let pod = self.pod(name, operand).cloned();
         context.publish(WorldChange::Operand(name.to_owned(), operand, pod));
     }
 

@@ -119,7 +119,7 @@ impl OperatorProcess {
         context: &mut SimulationContext<'_>,
     ) {
         if context.has_controller() {
-            self.objects.desired = i32::try_from(nodes.all().len()).unwrap_or(i32::MAX);
+            self.objects.desired = i32::try_from(nodes.len()).unwrap_or(i32::MAX);
             self.objects.desired_of_pool = count_pools(context.setup, nodes.observed());
             self.publish(context);
         }

@@ -1,6 +1,6 @@
 //! The pods of workloads, by UID and by node.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use jiff::Timestamp;
 
@@ -11,11 +11,11 @@ use observed::workload::{PodPhase, Workload};
 pub(super) struct SimulatedPods {
     pods: BTreeMap<String, Workload>,
     /// UIDs by node.
-    by_node: BTreeMap<String, BTreeSet<String>>,
+    by_node: HashMap<String, BTreeSet<String>>,
     /// The workload that each pod belongs to, by UID.
-    workloads: BTreeMap<String, usize>,
+    workloads: HashMap<String, usize>,
     /// The number of GPUs of each pod that uses some, by UID.
-    gpus_of_pods: BTreeMap<String, usize>,
+    gpus_of_pods: HashMap<String, usize>,
     /// UIDs of the pods without a node.
     unbound: BTreeSet<String>,
     /// Number of pods of each workload that are not being deleted.
@@ -26,7 +26,7 @@ pub(super) struct SimulatedPods {
 /// The GPUs that pods use on the nodes of the fleet.
 #[derive(Debug, Default)]
 struct GpuUse {
-    by_node: BTreeMap<String, usize>,
+    by_node: HashMap<String, usize>,
     /// The nodes, those with the fewest GPUs in use first.
     ordered: BTreeSet<(usize, String)>,
 }

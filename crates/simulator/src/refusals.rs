@@ -1,6 +1,6 @@
 //! Admission: which writes of the hook the API server refuses or changes.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::fmt;
 
 use contract::record::WriteKind;
@@ -48,7 +48,7 @@ impl fmt::Display for WriteAdmission {
 
 /// The admission of each node whose writes are not all admitted.
 #[derive(Debug, Default)]
-pub(super) struct WriteAdmissions(BTreeMap<String, WriteAdmission>);
+pub(super) struct WriteAdmissions(HashMap<String, WriteAdmission>);
 
 impl WriteAdmissions {
     /// Sets the admission of a node. `None`: all writes of the node are admitted.

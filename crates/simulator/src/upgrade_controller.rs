@@ -1,7 +1,7 @@
 //! NVIDIA's upgrade controller in the simulation. Its exact model (crate `nvidia-upgrade`) writes
 //! to the cluster. Its evictions and drains run concurrently with its passes, as in the original.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashMap};
 
 use contract::driver::Driver;
 use contract::selector::Selector;
@@ -45,7 +45,7 @@ struct ControllerTask {
 /// The evictions and drains of the controller.
 #[derive(Default)]
 pub(super) struct ControllerTasks {
-    by_node: BTreeMap<String, ControllerTask>,
+    by_node: HashMap<String, ControllerTask>,
     /// The number of started tasks.
     started: u64,
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use contract::selector::Selector;
+use observed::ObservedNode;
 use observed::workload::{DisruptionBudget, PodPhase, Workload};
 
 use super::budgets::DisruptionBudgets;
@@ -35,10 +36,11 @@ pub(super) struct SimulatedWorkloads {
 fn placed_on(placement: &PodPlacement, nodes: &SimulatedNodes) -> Vec<String> {
     match placement {
         PodPlacement::Each(count) => {
-            nodes.all().keys().flat_map(|name| std::iter::repeat_n(name.clone(), *count)).collect()
+            let pods = |node: &ObservedNode| std::iter::repeat_n(node.name.clone(), *count);
+            nodes.observed().flat_map(pods).collect()
         }
         PodPlacement::On(names) => {
-            names.iter().filter(|name| nodes.all().contains_key(*name)).cloned().collect()
+            names.iter().filter(|name| nodes.contains(name)).cloned().collect()
         }
     }
 }
@@ -246,7 +248,7 @@ impl SimulatedWorkloads {
         context: &mut SimulationContext<'_>,
     ) {
         let Some(node) = self.pods.get(uid).map(|pod| pod.node.clone()) else { return };
-        if nodes.all().contains_key(&node)
+        if nodes.contains(&node)
             && !nodes.kubelet_acts(&node, || WorldEvent::PodRemoved(uid.to_owned()))
         {
             return;
@@ -290,7 +292,7 @@ impl SimulatedWorkloads {
         nodes: &SimulatedNodes,
         context: &mut SimulationContext<'_>,
     ) {
-        if nodes.all().contains_key(node) {
+        if nodes.contains(node) {
             let pod = Workload { node: node.to_owned(), ..self.new_pod(workload, context) };
             let (uid, name) = (pod.uid.clone(), pod.name.clone());
             self.insert(pod, Some(workload), context);

@@ -1,6 +1,7 @@
 //! Composes the parts of the simulation: processes the events in order, and dispatches each to its
 //! part.
 
+use observed::ObservedNode;
 use observed::workload::{PodPhase, Workload};
 
 use super::cluster::SimulatedCluster;
@@ -56,12 +57,8 @@ impl<'a> World<'a> {
 
     /// Adds the hook's own pod, if the setup places it on a node.
     fn add_hook_pod(&mut self) {
-        let Some(node) = self
-            .context
-            .setup
-            .hook_node
-            .clone()
-            .filter(|node| self.cluster.nodes.all().contains_key(node))
+        let Some(node) =
+            self.context.setup.hook_node.clone().filter(|node| self.cluster.nodes.contains(node))
         else {
             return;
         };
@@ -112,8 +109,8 @@ impl<'a> World<'a> {
     fn moment(&self) -> SimulatedMoment<'_> {
         let Self { context, cluster, hook, .. } = self;
         let newest = cluster.operator.objects.newest();
-        let is_upgraded = |node: &&String| {
-            cluster.operands.pod(node, SimulatedOperand::Driver).is_some_and(|pod| {
+        let is_upgraded = |node: &&ObservedNode| {
+            cluster.operands.pod(&node.name, SimulatedOperand::Driver).is_some_and(|pod| {
                 pod.ready && !pod.deleting && pod.revision.as_deref() == Some(newest)
             })
         };
@@ -123,7 +120,12 @@ impl<'a> World<'a> {
             memory: &hook.state.memory,
             verdict: context.report.verdict.as_ref(),
             process: hook.process(),
-            upgraded: cluster.nodes.all().keys().filter(is_upgraded).cloned().collect(),
+            upgraded: cluster
+                .nodes
+                .observed()
+                .filter(is_upgraded)
+                .map(|node| node.name.clone())
+                .collect(),
             now: timestamp(context.now()),
         }
     }

@@ -19,7 +19,7 @@ impl InvariantChecker<'_, '_> {
             }
             return false;
         };
-        for node in self.cluster.nodes.all().values() {
+        for node in self.cluster.nodes.sorted() {
             if self.context.report.outcomes.get(&node.node.name) == Some(&NodeOutcome::Done) {
                 self.done_node(node, verdict);
             } else {
@@ -28,7 +28,7 @@ impl InvariantChecker<'_, '_> {
         }
         self.no_test_left();
         let knows_all = self.hook.knows_revision(self.cluster)
-            && self.cluster.nodes.all().keys().all(|name| self.knows_node(name));
+            && self.cluster.nodes.observed().all(|node| self.knows_node(&node.name));
         // A second run would release the holds of a pause that ends by itself.
         let may_release =
             self.context.has_controller() && self.cluster.pauses.will_end(self.before());

@@ -122,7 +122,7 @@ impl InvariantChecker<'_, '_> {
     /// Checks the limits after a patch that starts a node. A node that was already in progress uses
     /// no additional slot.
     pub(crate) fn fleet(&mut self, patch: &NodePatch, was_in_progress: bool) {
-        let nodes = self.cluster.nodes.all();
+        let nodes = &self.cluster.nodes;
         let sets = &self.cluster.nodes.sets;
         // A node in progress whose patches are refused has failed, and no record shows this.
         let holds_slot = |name: &&String| self.cluster.admissions.admits_all(name);
@@ -166,7 +166,7 @@ impl InvariantChecker<'_, '_> {
             && let Some(group) = node.node.labels.get(&topology.label)
         {
             let members =
-                nodes.values().filter(|node| node.node.labels.get(&topology.label) == Some(group));
+                nodes.iter().filter(|node| node.node.labels.get(&topology.label) == Some(group));
             let (size, away) = members.fold((0, 0), |(size, away), node| {
                 (size + 1, away + usize::from(node.is_cordoned_by_hook))
             });

@@ -1,5 +1,7 @@
 //! The actions of the DaemonSets: they delete and create pods.
 
+use std::sync::Arc;
+
 use super::kubelet::FAILS_AFTER;
 use super::{OperandScope, SimulatedOperands};
 use crate::context::SimulationContext;
@@ -73,7 +75,7 @@ impl SimulatedOperands {
             context.now(),
             context.setup,
         );
-        operands.pods[operand as usize] = Some(pod);
+        operands.pods[operand as usize] = Some(Arc::new(pod));
         let fails = is_driver && operands.driver_failures != Some(0);
         if is_driver && context.setup.has_operator() {
             // The driver manager removes the operands that depend on the old driver.

@@ -1,6 +1,8 @@
 //! The actions of the kubelets on the pods: containers become ready or fail, and the DRA plugin
 //! publishes its devices.
 
+use std::sync::Arc;
+
 use super::{OperandScope, SimulatedOperands};
 use crate::event::WorldEvent;
 use crate::objects::{self, SimulatedOperand};
@@ -28,8 +30,10 @@ impl SimulatedOperands {
             return;
         }
         let Some(operands) = self.by_node.get_mut(name) else { return };
-        let Some(pod) =
-            operands.pods[operand as usize].as_mut().filter(|pod| pod.uid == uid && !pod.deleting)
+        let Some(pod) = operands.pods[operand as usize]
+            .as_mut()
+            .filter(|pod| pod.uid == uid && !pod.deleting)
+            .map(Arc::make_mut)
         else {
             return;
         };
@@ -75,8 +79,10 @@ impl SimulatedOperands {
             return;
         }
         let Some(operands) = self.by_node.get_mut(name) else { return };
-        let Some(pod) =
-            operands.pods[operand as usize].as_mut().filter(|pod| pod.uid == uid && !pod.deleting)
+        let Some(pod) = operands.pods[operand as usize]
+            .as_mut()
+            .filter(|pod| pod.uid == uid && !pod.deleting)
+            .map(Arc::make_mut)
         else {
             return;
         };
@@ -141,8 +147,13 @@ impl SimulatedOperands {
     pub(crate) fn follow_kubelet(&mut self, name: &str, scope: &mut OperandScope<'_, '_>) {
         let at = scope.context.setup.clocks.of_node(name, scope.context.now());
         let is_back = scope.nodes.is_ready(name);
-        for pod in
-            self.by_node.get_mut(name).into_iter().flat_map(|operands| &mut operands.pods).flatten()
+        for pod in self
+            .by_node
+            .get_mut(name)
+            .into_iter()
+            .flat_map(|operands| &mut operands.pods)
+            .flatten()
+            .map(Arc::make_mut)
         {
             if !is_back {
                 pod.ready = false;

@@ -54,7 +54,7 @@ fn count_gpus(requested: &RequestedGpus, has: usize) -> usize {
 
 /// Returns what the scheduler says about a pod that it cannot place.
 fn no_node(nodes: &SimulatedNodes, why: &str) -> String {
-    format!("0/{} nodes are available: {why}", nodes.all().len())
+    format!("0/{} nodes are available: {why}", nodes.len())
 }
 
 impl SimulatedWorkloads {
