@@ -1,5 +1,5 @@
 //! Measures wall time and peak memory of one process per call, compared with reference processes.
-//! `make bench` sets `GPU_ROLLOUT_PROGRAM` to the release build of the program, and passes on
+//! `make bench` sets `GPU_ROLLOUT_PROGRAM` to the program as users get it, and passes on
 //! `GPU_ROLLOUT_BENCH_ROUNDS`. Each round runs all programs one after another, so that load on the
 //! machine affects all of them alike. Peak memory is the kernel's `ru_maxrss` of each child. The
 //! resident memory of this process at the start of a child is its lower bound. The row `true` shows
@@ -14,6 +14,15 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use wait4::Wait4;
+
+const LIBRARY_RECIPE: &str = "eks-gb200-training";
+/// A recipe of AICR v0.11.1 with its data.
+const AICR_DATA: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/crates/recipe/tests/data/aicr-v0.11.1");
+const AICR_RECIPE: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/crates/recipe/tests/data/aicr-v0.11.1/recipe-results/h100-eks-ubuntu-training-kubeflow.yaml"
+);
 
 const ROUNDS: usize = 100;
 const MANY_ROUNDS: usize = 3;
@@ -85,18 +94,24 @@ fn main() -> Result<()> {
     let program = std::env::var("GPU_ROLLOUT_PROGRAM")
         .unwrap_or_else(|_| env!("CARGO_BIN_EXE_gpu-rollout").to_owned());
     let directory = tempfile::tempdir()?;
-    let again = directory.path().join("again");
-    let again = again
-        .to_str()
-        .ok_or_else(|| Error::other("the path of the temporary directory is not UTF-8"))?;
-    let render =
-        ["bundle", "render", "--recipe", "eks-gb200-training", "--deployer", "helm", "--output"];
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let (base, aicr, again) = (path("base"), path("aicr"), path("again"));
+    let render = |recipe, output| {
+        ["bundle", "render", "--deployer", "helm", "--recipe", recipe, "--output", output]
+    };
+    let of_aicr = ["--data", AICR_DATA, "--set", "cluster.gpuNodes=8"];
     let mut subjects = [
         Subject::new("true (cost of a process)", "true", &[]),
         Subject::new("gpu-rollout --version", &program, &["--version"]),
-        Subject::new("bundle render, new directory", &program, &[&render[..], &[again]].concat()),
-        Subject::new("bundle render, replacing", &program, &[&render[..], &[again]].concat()),
-        Subject::new("bundle verify", &program, &["bundle", "verify", again]),
+        Subject::new("bundle render base", &program, &render("base", &base)),
+        Subject::new(
+            "bundle render of AICR's recipe",
+            &program,
+            &[&render(AICR_RECIPE, &aicr)[..], &of_aicr[..]].concat(),
+        ),
+        Subject::new("bundle render, new directory", &program, &render(LIBRARY_RECIPE, &again)),
+        Subject::new("bundle render, replacing", &program, &render(LIBRARY_RECIPE, &again)),
+        Subject::new("bundle verify", &program, &["bundle", "verify", &again]),
     ];
     for subject in &mut subjects {
         // The first run fills the page cache and is not measured.
@@ -106,7 +121,9 @@ fn main() -> Result<()> {
         subject.walls.clear();
     }
     for _ in 0..rounds {
-        std::fs::remove_dir_all(again)?;
+        for output in [&base, &aicr, &again] {
+            std::fs::remove_dir_all(output)?;
+        }
         for subject in &mut subjects {
             subject.run()?;
         }
@@ -243,20 +260,23 @@ fn table(subjects: &[Subject], rounds: usize) {
 }
 
 fn sizes(directory: &Path, program: &str) -> Result<()> {
-    let (mut files, mut bytes) = (0, 0);
-    let mut folders = vec![directory.join("again")];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder)? {
-            let entry = entry?;
-            if entry.file_type()?.is_dir() {
-                folders.push(entry.path());
-            } else {
-                files += 1;
-                bytes += entry.metadata()?.len();
+    println!();
+    for (what, bundle) in [("base", "base"), ("AICR's recipe", "aicr"), (LIBRARY_RECIPE, "again")] {
+        let (mut files, mut bytes) = (0, 0);
+        let mut folders = vec![directory.join(bundle)];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder)? {
+                let entry = entry?;
+                if entry.file_type()?.is_dir() {
+                    folders.push(entry.path());
+                } else {
+                    files += 1;
+                    bytes += entry.metadata()?.len();
+                }
             }
         }
+        println!("the bundle of {what}: {files} files, {:.2} MiB", mebibytes(bytes));
     }
-    println!("\nthe bundle: {files} files, {:.2} MiB", mebibytes(bytes));
     let bytes = std::fs::metadata(program)?.len();
     println!("the binary: {:.2} MiB ({bytes} bytes)", mebibytes(bytes));
     Ok(())

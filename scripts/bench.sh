@@ -41,11 +41,8 @@ if scripts/needs.sh image; then
 else
   echo "skipped: programs are missing"
 fi
-# The program in the image has only the hook, so the full program is built as well.
-cargo build --quiet --release --locked
-GPU_ROLLOUT_PROGRAM=$PWD/target/bench-gpu-rollout
-# A copy: `cargo bench` replaces the program by one of its own profile.
-cp "${CARGO_TARGET_DIR:-$PWD/target}/release/gpu-rollout" "$GPU_ROLLOUT_PROGRAM"
+# The program in the image has only the hook, so that for workstations is built as well.
+GPU_ROLLOUT_PROGRAM=$(scripts/static.sh release "$(rustc -vV | sed -n 's/^host: //p')")
 export GPU_ROLLOUT_PROGRAM
 
 title "one process per call"

@@ -13,19 +13,7 @@ scripts/needs.sh image
 triple=$(rustc -vV | sed -n 's/^host: //p')
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -n 1)
 
-# A separate target directory: with a shared one, the different flags would rebuild everything at
-# each switch between this build and a development build. With an explicit target, cargo does not
-# pass the flags to build scripts and procedural macros, which cannot be static.
-CARGO_TARGET_DIR=$image/cargo CARGO_ENCODED_RUSTFLAGS=$(scripts/rustflags.sh "$triple")
-export CARGO_TARGET_DIR CARGO_ENCODED_RUSTFLAGS
-cargo build --profile "$profile" --locked --target "$triple" --no-default-features
-case $profile in dev | test) folder=debug ;; bench) folder=release ;; *) folder=$profile ;; esac
-binary=$image/cargo/$triple/$folder/gpu-rollout
-
-if readelf --program-headers --wide "$binary" | grep -q INTERP; then
-  echo "make image: $binary needs a dynamic loader, but the image has none" >&2
-  exit 1
-fi
+binary=$(scripts/static.sh "$profile" "$triple" --no-default-features)
 
 # The build context contains only the binary. A separate storage leaves nothing in the user's
 # storage.

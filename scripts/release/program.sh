@@ -20,20 +20,9 @@ case $target in
 esac
 tree=$directory/gpu-rollout-$version-$system-${target%%-*}
 
-# The target directory of the image: for the same target, most dependencies are compiled already.
-CARGO_TARGET_DIR=$source/target/image/cargo
-CARGO_ENCODED_RUSTFLAGS=$("$source/scripts/rustflags.sh" "$target")
-export CARGO_TARGET_DIR CARGO_ENCODED_RUSTFLAGS
 # Code in C needs the headers of musl.
 case $target in *-linux-musl) export "CC_$(echo "$target" | tr - _)=musl-gcc" ;; esac
-(cd "$source" && cargo build --profile "$profile" --locked --target "$target")
-case $profile in dev | test) folder=debug ;; bench) folder=release ;; *) folder=$profile ;; esac
-binary=$CARGO_TARGET_DIR/$target/$folder/gpu-rollout
-
-if [ "$system" = linux ] && readelf --program-headers --wide "$binary" | grep -q INTERP; then
-  echo "scripts/release/program.sh: $binary needs a dynamic loader" >&2
-  exit 1
-fi
+binary=$("$source/scripts/static.sh" "$profile" "$target")
 
 rm -rf "$tree"
 mkdir -p "$tree/completions" "$tree/man/man1" "$tree/ci"

@@ -1,0 +1,28 @@
+#!/bin/sh
+# Builds the program as users get it (scripts/rustflags.sh), and prints the path of the binary.
+# Usage: scripts/static.sh PROFILE TARGET [CARGO_ARGUMENT…]   (a cargo profile; a target triple)
+# The binary is in target/image/cargo. A separate target directory: with a shared one, the different flags
+# would rebuild everything at each switch between this build and a development build.
+set -eu
+cd "$(dirname -- "$0")/.."
+profile=$1
+target=$2
+shift 2
+
+CARGO_TARGET_DIR=$PWD/target/image/cargo CARGO_ENCODED_RUSTFLAGS=$(scripts/rustflags.sh "$target")
+export CARGO_TARGET_DIR CARGO_ENCODED_RUSTFLAGS
+# With an explicit target, cargo does not pass the flags to build scripts and procedural macros, which
+# cannot be static.
+cargo build --profile "$profile" --locked --target "$target" "$@" >&2
+case $profile in dev | test) folder=debug ;; bench) folder=release ;; *) folder=$profile ;; esac
+binary=$CARGO_TARGET_DIR/$target/$folder/gpu-rollout
+
+case $target in
+*-linux-*)
+  if readelf --program-headers --wide "$binary" | grep -q INTERP; then
+    echo "scripts/static.sh: $binary needs a dynamic loader, but it may run where there is none" >&2
+    exit 1
+  fi
+  ;;
+esac
+echo "$binary"
