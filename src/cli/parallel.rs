@@ -18,9 +18,11 @@ pub(super) fn map_reporting<'a, T: Sync, R: Send>(
     work: impl Fn(&'a T) -> R + Sync,
     mut done: impl FnMut(usize),
 ) -> Vec<R> {
-    // If the number of CPUs is unknown, one thread must do.
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(items.len());
-    if threads <= 1 {
+    // If the number of CPUs is unknown, one thread must do. To count them takes some twenty system
+    // calls.
+    let processors = || thread::available_parallelism().map_or(1, usize::from);
+    let threads = if items.len() > 1 { processors().min(items.len()) } else { 1 };
+    if threads == 1 {
         // One item needs no thread of its own.
         let counted = items.iter().zip(1..).map(|(item, count)| {
             let result = work(item);

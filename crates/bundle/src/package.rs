@@ -115,7 +115,7 @@ pub fn unpack(place: &Path, files: ArchiveFiles) -> Result<UnpackedBundle, Bundl
         if path.split('/').count() > MAX_DEPTH {
             return Err(invalid(&format!("its directories are more than {MAX_DEPTH} deep")));
         }
-        let content = text(&content).map_err(invalid)?.into();
+        let content = text(&content).map_err(invalid)?.to_owned().into();
         found.push(BundleFile { path: path.to_owned(), content, executable });
     }
     if entry_count(&found) > MAX_ENTRIES {

@@ -1,5 +1,6 @@
 //! The text of a file that is written to many places: it is shared, and digested once.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
@@ -12,7 +13,7 @@ use super::digest::sha256;
 pub struct FileContent(Arc<SharedContent>);
 
 struct SharedContent {
-    text: String,
+    text: Cow<'static, str>,
     sha256: OnceLock<String>,
 }
 
@@ -38,13 +39,19 @@ impl Deref for FileContent {
 
 impl From<String> for FileContent {
     fn from(text: String) -> Self {
-        Self(Arc::new(SharedContent { text, sha256: OnceLock::new() }))
+        Cow::<'static, str>::Owned(text).into()
     }
 }
 
-impl From<&str> for FileContent {
-    fn from(text: &str) -> Self {
-        text.to_owned().into()
+impl From<&'static str> for FileContent {
+    fn from(text: &'static str) -> Self {
+        Cow::Borrowed(text).into()
+    }
+}
+
+impl From<Cow<'static, str>> for FileContent {
+    fn from(text: Cow<'static, str>) -> Self {
+        Self(Arc::new(SharedContent { text, sha256: OnceLock::new() }))
     }
 }
 

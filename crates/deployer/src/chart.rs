@@ -139,9 +139,8 @@ impl ReleaseFolder<'_> {
         hook: Option<&str>,
     ) -> Result<Vec<BundleFile>, RenderError> {
         let files = templates.files.iter();
-        let mut files: Vec<BundleFile> = files
-            .map(|(name, text)| self.file(&format!("{FILES}/{name}"), text.as_str()))
-            .collect();
+        let mut files: Vec<BundleFile> =
+            files.map(|(name, text)| self.file(&format!("{FILES}/{name}"), text.clone())).collect();
         // All values files that a hook consumes are merged, so the key is the release's own. The
         // hook does not have the texts. Their digest in its values changes its trigger.
         let own = json!({self.name: {

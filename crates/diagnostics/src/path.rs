@@ -40,6 +40,15 @@ impl KeyPath {
         Self(keys)
     }
 
+    /// Returns what `visit` returns for the path of `key` below this one. A walk through a document
+    /// then copies each key once, not all keys above it as well.
+    pub fn within<R>(&mut self, key: impl Into<String>, visit: impl FnOnce(&mut Self) -> R) -> R {
+        self.0.push(key.into());
+        let result = visit(self);
+        self.0.pop();
+        result
+    }
+
     /// Returns the last key.
     pub fn last(&self) -> Option<&str> {
         self.0.last().map(String::as_str)
@@ -111,6 +120,13 @@ fn push(keys: &mut [String], character: char) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn path_is_the_same_after_a_visit_below_it() {
+        let mut path = KeyPath::default();
+        let inner = path.within("a", |path| path.within("b", |path| path.to_string()));
+        assert_eq!((inner.as_str(), path), ("a.b", KeyPath::default()));
+    }
 
     #[test]
     fn path_is_read_back_as_written() {

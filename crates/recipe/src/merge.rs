@@ -48,7 +48,7 @@ pub(crate) fn merge(layers: &[RecipeLayer]) -> Result<YamlNode, Vec<MergeConflic
         .enumerate()
         .map(|(layer, each)| LayerContribution::root(layer, &each.node))
         .collect();
-    let tree = merger.merge_at(&KeyPath::default(), &contributions);
+    let tree = merger.merge_at(&mut KeyPath::default(), &contributions);
     match tree {
         Some((_, node)) if merger.conflicts.is_empty() => Ok(node),
         Some(_) | None => Err(merger.conflicts),
@@ -78,7 +78,7 @@ impl Merger<'_> {
     /// Returns the value at `path` and the position of its key; `None` if it is deleted.
     fn merge_at(
         &mut self,
-        path: &KeyPath,
+        path: &mut KeyPath,
         contributions: &[LayerContribution<'_>],
     ) -> Option<(SourceSpan, YamlNode)> {
         let mut live: Vec<LayerContribution<'_>> = Vec::new();
@@ -111,7 +111,7 @@ impl Merger<'_> {
         stays.then(|| (winner.key_origin, winner.node.clone()))
     }
 
-    fn merge_maps(&mut self, path: &KeyPath, live: &[LayerContribution<'_>]) -> Vec<MapEntry> {
+    fn merge_maps(&mut self, path: &mut KeyPath, live: &[LayerContribution<'_>]) -> Vec<MapEntry> {
         let mut entries: Vec<MapEntry> = Vec::new();
         let mut seen = BTreeSet::new();
         for key in live
@@ -136,9 +136,12 @@ impl Merger<'_> {
                     })
                 })
                 .collect();
-            if let Some((key_origin, node)) = self.merge_at(&path.child(key), &contributions) {
-                entries.push(MapEntry { key: key.to_owned(), key_origin, node });
-            }
+            let merged = path.within(key, |inner| self.merge_at(inner, &contributions));
+            entries.extend(merged.map(|(key_origin, node)| MapEntry {
+                key: key.to_owned(),
+                key_origin,
+                node,
+            }));
         }
         entries
     }
@@ -146,7 +149,7 @@ impl Merger<'_> {
     /// Merges the lists of components: the parents' order first, then new components.
     fn merge_components(
         &mut self,
-        path: &KeyPath,
+        path: &mut KeyPath,
         live: &[LayerContribution<'_>],
     ) -> Vec<YamlNode> {
         let mut merged = Vec::new();
@@ -174,7 +177,8 @@ impl Merger<'_> {
                     })
                 })
                 .collect();
-            merged.extend(self.merge_at(&path.child(name), &contributions).map(|(_, node)| node));
+            let component = path.within(name, |inner| self.merge_at(inner, &contributions));
+            merged.extend(component.map(|(_, node)| node));
         }
         merged
     }

@@ -8,6 +8,8 @@ use crate::regular_file::open_regular;
 
 /// The largest recipe in bytes. Real recipes have a page or two of text.
 pub const SIZE_LIMIT: u64 = 1 << 20;
+/// More bytes than most recipes and values files have.
+const USUAL_SIZE: usize = 16 << 10;
 
 /// Source of recipe texts. Tests use maps.
 pub trait TextReader {
@@ -192,7 +194,8 @@ fn without_dots(path: &Path) -> Option<PathBuf> {
 /// # Errors
 /// The text is too large or not UTF-8, or the reader fails.
 pub fn read_limited(reader: impl Read) -> Result<String, ReadError> {
-    let mut bytes = Vec::new();
+    // Most files are read at once. Without a capacity, the reader starts with 32 bytes.
+    let mut bytes = Vec::with_capacity(USUAL_SIZE);
     reader.take(SIZE_LIMIT + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > SIZE_LIMIT {
         return Err(ReadError::TooLarge);
@@ -205,6 +208,8 @@ pub fn read_limited(reader: impl Read) -> Result<String, ReadError> {
     if text.starts_with('\u{feff}') {
         text.remove(0);
     }
+    // Texts are kept for the excerpts of messages.
+    text.shrink_to_fit();
     Ok(text)
 }
 

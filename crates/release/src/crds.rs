@@ -31,14 +31,15 @@ pub(super) fn read(text: &str) -> Result<Vec<ReleasedCrd>, String> {
 
 fn documents(text: &str) -> Vec<&str> {
     let mut documents = Vec::new();
-    let (mut start, mut at) = (0, 0);
-    for line in text.split_inclusive('\n') {
-        let end = at + line.len();
-        if line.starts_with("---") && line.trim_end() == "---" {
+    let mut start = 0;
+    let first = text.starts_with("---").then_some(0);
+    let further = text.match_indices("\n---").map(|(end, _)| end + 1);
+    for at in first.into_iter().chain(further) {
+        let line = text[at..].split_inclusive('\n').next().unwrap_or_default();
+        if line.trim_end() == "---" {
             documents.push(&text[start..at]);
-            start = end;
+            start = at + line.len();
         }
-        at = end;
     }
     documents.push(&text[start..]);
     documents

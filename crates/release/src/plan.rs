@@ -176,7 +176,7 @@ struct ReleasePlanner<'a, C> {
     releases: Vec<Release>,
 }
 
-impl<C: PlanCatalog> ReleasePlanner<'_, C> {
+impl<'a, C: PlanCatalog> ReleasePlanner<'a, C> {
     fn namespaces(&mut self) {
         let levels = namespaces::levels(self.recipe, self.chosen);
         self.releases.extend(namespaces::release(&levels));
@@ -185,7 +185,7 @@ impl<C: PlanCatalog> ReleasePlanner<'_, C> {
     /// Adds the releases of a component: CRDs, configurations of the device plugin, the hook
     /// before, the manifests before, the vendor's chart, custom resources, the manifests after, the
     /// hook after.
-    fn component(&mut self, choice: &ChosenComponent<'_>) -> Result<(), PlanError> {
+    fn component(&mut self, choice: &'a ChosenComponent<'a>) -> Result<(), PlanError> {
         let name = choice.name();
         let mut needs: Vec<String> = self
             .releases
@@ -274,7 +274,7 @@ impl<C: PlanCatalog> ReleasePlanner<'_, C> {
     }
 
     /// Returns the CRD files of the catalog for a component.
-    fn catalog_crds<'b>(&'b self, choice: &ChosenComponent<'b>) -> Vec<CatalogCrd<'b>> {
+    fn catalog_crds(&self, choice: &'a ChosenComponent<'a>) -> Vec<CatalogCrd<'a>> {
         let present: Vec<&str> =
             self.chosen.iter().map(|choice| choice.known.name.as_str()).collect();
         let files = choice
@@ -285,18 +285,18 @@ impl<C: PlanCatalog> ReleasePlanner<'_, C> {
 
     /// Returns the files with CRDs of a component, by name: those of the catalog, and those of the
     /// recipe's manifests.
-    fn crd_files(&self, choice: &ChosenComponent<'_>) -> Vec<(String, String)> {
+    fn crd_files(&self, choice: &'a ChosenComponent<'a>) -> Vec<(&'a str, &'a str)> {
         let own = choice.asked.manifests.iter().filter(|(_, file)| is_crds(&file.template));
-        let own = own.map(|(name, file)| (name.clone(), file.template.clone()));
+        let own = own.map(|(name, file)| (name.as_str(), file.template.as_str()));
         let known = self.catalog_crds(choice).into_iter();
-        known.map(|file| (file.name.to_owned(), file.text.to_owned())).chain(own).collect()
+        known.map(|file| (file.name, file.text)).chain(own).collect()
     }
 
     /// Adds a release with the component's CRDs that have no owner yet. Returns all releases that
     /// own CRDs of this component.
     fn crds(
         &mut self,
-        choice: &ChosenComponent<'_>,
+        choice: &'a ChosenComponent<'a>,
         needs: &[String],
     ) -> Result<Vec<String>, PlanError> {
         let component = &choice.known.name;
@@ -306,10 +306,10 @@ impl<C: PlanCatalog> ReleasePlanner<'_, C> {
         for (file, text) in self.crd_files(choice) {
             let error = |reason: String| PlanError::CrdFile {
                 component: component.clone(),
-                file: file.clone(),
+                file: file.to_owned(),
                 reason,
             };
-            for crd in crds::read(&text).map_err(error)? {
+            for crd in crds::read(text).map_err(error)? {
                 let (known_text, first, owner_release) = self
                     .owners
                     .entry(crd.name.clone())

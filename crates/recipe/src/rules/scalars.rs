@@ -19,14 +19,14 @@ pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
     for component in &subject.recipe.components {
         for part in ["values", "customResources"] {
             if let Some(node) = subject.node_at(&["components", &component.name, part]) {
-                ScalarCheck { subject, findings }.node(&KeyPath::default(), node);
+                ScalarCheck { subject, findings }.node(&mut KeyPath::default(), node);
             }
         }
     }
     for test in &subject.recipe.rollout.acceptance {
         let place = ["rollout", "acceptance", &test.name, "podTemplate"];
         if let Some(node) = subject.node_at(&place) {
-            ScalarCheck { subject, findings }.node(&KeyPath::default(), node);
+            ScalarCheck { subject, findings }.node(&mut KeyPath::default(), node);
         }
     }
 }
@@ -37,14 +37,15 @@ struct ScalarCheck<'a> {
 }
 
 impl ScalarCheck<'_> {
-    fn node(&mut self, path: &KeyPath, node: &YamlNode) {
+    fn node(&mut self, path: &mut KeyPath, node: &YamlNode) {
         for entry in node.entries() {
-            let inner = path.child(&entry.key);
-            self.entry(&inner, entry);
-            self.node(&inner, &entry.node);
+            path.within(&entry.key, |inner| {
+                self.entry(inner, entry);
+                self.node(inner, &entry.node);
+            });
         }
         for (index, item) in node.items().iter().enumerate() {
-            self.node(&path.child(index.to_string()), item);
+            path.within(index.to_string(), |inner| self.node(inner, item));
         }
         if !node.is_collection() {
             self.scalar(path, node);

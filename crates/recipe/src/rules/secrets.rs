@@ -14,7 +14,7 @@ pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
         for key in ["values", "manifestValues", "customResources"] {
             if let Some(values) = subject.node_at(&["components", &component.name, key]) {
                 let mut check = SecretCheck { component: &component.name, findings };
-                check.node(&KeyPath::default(), values, values.origin);
+                check.node(&mut KeyPath::default(), values, values.origin);
             }
         }
     }
@@ -22,7 +22,7 @@ pub(crate) fn check(subject: &RuleTarget<'_>, findings: &mut Vec<Diagnostic>) {
         for key in ["pod", "podTemplate"] {
             if let Some(pod) = subject.node_at(&["rollout", "acceptance", &test.name, key]) {
                 let mut check = SecretCheck { component: &test.name, findings };
-                check.node(&KeyPath::default(), pod, pod.origin);
+                check.node(&mut KeyPath::default(), pod, pod.origin);
             }
         }
     }
@@ -46,23 +46,24 @@ struct SecretCheck<'a> {
 }
 
 impl SecretCheck<'_> {
-    fn node(&mut self, path: &KeyPath, node: &YamlNode, key_origin: SourceSpan) {
+    fn node(&mut self, path: &mut KeyPath, node: &YamlNode, key_origin: SourceSpan) {
         match &node.value {
             YamlValue::Map(entries) => {
                 let variable =
                     node.get("name").and_then(YamlNode::text).filter(|name| is_secret_key(name));
                 for entry in entries {
-                    let inner = path.child(&entry.key);
-                    let is_variable = entry.key == "value" && variable.is_some();
-                    if is_variable || is_secret_key(&entry.key) {
-                        self.literal(&inner, &entry.node, entry.key_origin);
-                    }
-                    self.node(&inner, &entry.node, entry.key_origin);
+                    path.within(&entry.key, |inner| {
+                        let is_variable = entry.key == "value" && variable.is_some();
+                        if is_variable || is_secret_key(&entry.key) {
+                            self.literal(inner, &entry.node, entry.key_origin);
+                        }
+                        self.node(inner, &entry.node, entry.key_origin);
+                    });
                 }
             }
             YamlValue::List(items) => {
                 for (index, item) in items.iter().enumerate() {
-                    self.node(&path.child(index.to_string()), item, item.origin);
+                    path.within(index.to_string(), |inner| self.node(inner, item, item.origin));
                 }
             }
             YamlValue::String(text) => {
