@@ -16,9 +16,10 @@ use std::time::{Duration, Instant};
 use wait4::Wait4;
 
 const LIBRARY_RECIPE: &str = "eks-gb200-training";
-/// A recipe of AICR v0.11.1 with its data.
+/// The data directory of AICR v0.11.1.
 const AICR_DATA: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/crates/recipe/tests/data/aicr-v0.11.1");
+/// A recipe of that version.
 const AICR_RECIPE: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/crates/recipe/tests/data/aicr-v0.11.1/recipe-results/h100-eks-ubuntu-training-kubeflow.yaml"

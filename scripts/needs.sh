@@ -21,7 +21,7 @@ image,stack,fuzz,release cargo - compiles this project
 image,stack,fuzz,release cc build-essential links this project
 fuzz c++ build-essential compiles libFuzzer
 image buildah buildah builds the image
-image readelf binutils checks that the program in the image is static
+image readelf binutils checks that a program is static
 stack go - builds the pinned programs of tests/tools, such as the API server
 stack bwrap bubblewrap runs the pods of the worker nodes
 stack setpriv util-linux ends each process together with its test

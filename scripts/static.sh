@@ -1,16 +1,19 @@
 #!/bin/sh
-# Builds the program as users get it (scripts/rustflags.sh), and prints the path of the binary.
+# Builds the program as users get it: static on Linux (scripts/rustflags.sh). Prints the path of the binary.
 # Usage: scripts/static.sh PROFILE TARGET [CARGO_ARGUMENT…]   (a cargo profile; a target triple)
-# The binary is in target/image/cargo. A separate target directory: with a shared one, the different flags
-# would rebuild everything at each switch between this build and a development build.
+# The binary is in target/image/cargo, where the last build of a target replaces the one before. A separate
+# target directory: with a shared one, the different flags would rebuild everything at each switch between
+# this build and a development build.
 set -eu
-cd "$(dirname -- "$0")/.."
+CDPATH='' cd -- "$(dirname -- "$0")/.."
 profile=$1
 target=$2
 shift 2
 
 CARGO_TARGET_DIR=$PWD/target/image/cargo CARGO_ENCODED_RUSTFLAGS=$(scripts/rustflags.sh "$target")
 export CARGO_TARGET_DIR CARGO_ENCODED_RUSTFLAGS
+# Code in C needs the headers of musl.
+case $target in *-linux-musl) export "CC_$(echo "$target" | tr - _)=musl-gcc" ;; esac
 # With an explicit target, cargo does not pass the flags to build scripts and procedural macros, which
 # cannot be static.
 cargo build --profile "$profile" --locked --target "$target" "$@" >&2
@@ -19,10 +22,13 @@ binary=$CARGO_TARGET_DIR/$target/$folder/gpu-rollout
 
 case $target in
 *-linux-*)
-  if readelf --program-headers --wide "$binary" | grep -q INTERP; then
-    echo "scripts/static.sh: $binary needs a dynamic loader, but it may run where there is none" >&2
+  headers=$(readelf --program-headers --wide "$binary")
+  case $headers in
+  *INTERP*)
+    echo "scripts/static.sh: $binary needs a dynamic loader, but it must run without one" >&2
     exit 1
-  fi
+    ;;
+  esac
   ;;
 esac
 echo "$binary"

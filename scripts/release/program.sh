@@ -20,8 +20,6 @@ case $target in
 esac
 tree=$directory/gpu-rollout-$version-$system-${target%%-*}
 
-# Code in C needs the headers of musl.
-case $target in *-linux-musl) export "CC_$(echo "$target" | tr - _)=musl-gcc" ;; esac
 binary=$("$source/scripts/static.sh" "$profile" "$target")
 
 rm -rf "$tree"

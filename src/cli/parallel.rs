@@ -18,8 +18,8 @@ pub(super) fn map_reporting<'a, T: Sync, R: Send>(
     work: impl Fn(&'a T) -> R + Sync,
     mut done: impl FnMut(usize),
 ) -> Vec<R> {
-    // If the number of CPUs is unknown, one thread must do. To count them takes some twenty system
-    // calls.
+    // Counting the CPUs takes some twenty system calls, so one item does without. If their number is
+    // unknown, one thread must do.
     let processors = || thread::available_parallelism().map_or(1, usize::from);
     let threads = if items.len() > 1 { processors().min(items.len()) } else { 1 };
     if threads == 1 {

@@ -18,6 +18,10 @@ struct SharedContent {
 }
 
 impl FileContent {
+    fn new(text: Cow<'static, str>) -> Self {
+        Self(Arc::new(SharedContent { text, sha256: OnceLock::new() }))
+    }
+
     /// Returns the SHA-256 digest, as [`sha256`] does.
     pub fn sha256(&self) -> &str {
         self.0.sha256.get_or_init(|| sha256(self.0.text.as_bytes()))
@@ -39,19 +43,14 @@ impl Deref for FileContent {
 
 impl From<String> for FileContent {
     fn from(text: String) -> Self {
-        Cow::<'static, str>::Owned(text).into()
+        Self::new(Cow::Owned(text))
     }
 }
 
 impl From<&'static str> for FileContent {
+    /// Text that the program embeds is not copied.
     fn from(text: &'static str) -> Self {
-        Cow::Borrowed(text).into()
-    }
-}
-
-impl From<Cow<'static, str>> for FileContent {
-    fn from(text: Cow<'static, str>) -> Self {
-        Self(Arc::new(SharedContent { text, sha256: OnceLock::new() }))
+        Self::new(Cow::Borrowed(text))
     }
 }
 

@@ -3,7 +3,6 @@
 //! each, of which few differ.
 
 use std::any::Any;
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -60,18 +59,6 @@ impl fmt::Debug for Label {
     }
 }
 
-impl Ord for Label {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (&self.key, &self.value).cmp(&(&other.key, &other.value))
-    }
-}
-
-impl PartialOrd for Label {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
 impl PartialEq for Label {
     fn eq(&self, other: &Self) -> bool {
         (&self.key, &self.value) == (&other.key, &other.value)
@@ -92,11 +79,11 @@ pub struct Labels {
     entries: Arc<[LabelSlot]>,
 }
 
-/// The place of an entry.
+/// An entry with the hash of its key. Public, because it is in the type of the iterator.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct LabelSlot {
-    /// The hash of the key. A lookup compares these, because a binary search would follow the
-    /// pointers to half a dozen entries and their keys.
+    /// A lookup compares these, because a binary search would follow the pointers to half a dozen
+    /// entries and their keys.
     hash: u64,
     label: Arc<Label>,
 }

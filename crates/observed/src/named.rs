@@ -275,12 +275,12 @@ impl<T> Named<T> {
     /// Returns the block that contains the name, or would contain it; `None` if the map is empty.
     fn block_of(&self, name: &str) -> Option<usize> {
         let start = start_of(name);
-        // Most names differ in their first bytes, so nothing but these is compared.
         let mut behind = self.blocks.partition_point(|block| block.start <= start);
+        // The first bytes decide, unless blocks start with the same ones.
         if behind > 0 && self.blocks[behind - 1].start == start {
-            behind = self.blocks.partition_point(|block| {
-                block.start < start || block.start == start && *block.entries[0].name <= *name
-            });
+            let before = self.blocks[..behind].partition_point(|block| block.start < start);
+            let same = &self.blocks[before..behind];
+            behind = before + same.partition_point(|block| *block.entries[0].name <= *name);
         }
         if self.blocks.is_empty() { None } else { Some(behind.saturating_sub(1)) }
     }

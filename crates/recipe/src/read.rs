@@ -194,7 +194,7 @@ fn without_dots(path: &Path) -> Option<PathBuf> {
 /// # Errors
 /// The text is too large or not UTF-8, or the reader fails.
 pub fn read_limited(reader: impl Read) -> Result<String, ReadError> {
-    // Most files are read at once. Without a capacity, the reader starts with 32 bytes.
+    // Most files take one or two reads. Without a capacity, the first one is of 32 bytes.
     let mut bytes = Vec::with_capacity(USUAL_SIZE);
     reader.take(SIZE_LIMIT + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > SIZE_LIMIT {

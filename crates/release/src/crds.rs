@@ -122,6 +122,21 @@ mod tests {
     }
 
     #[test]
+    fn separators_are_lines_of_three_dashes() {
+        for (text, expected) in [
+            ("", &[""][..]),
+            ("---", &["", ""]),
+            ("---\na\n", &["", "a\n"]),
+            ("a\n---", &["a\n", ""]),
+            ("a\n---\r\nb\r\n--- \nc", &["a\n", "b\r\n", "c"]),
+            ("\n---\n---\n", &["\n", "", ""]),
+            ("--- # a\n----\n a---\n ---\nb", &["--- # a\n----\n a---\n ---\nb"]),
+        ] {
+            assert_eq!(documents(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
     fn what_is_no_such_document_is_refused() {
         for bad in [
             "",

@@ -28,7 +28,7 @@ impl InvariantChecker<'_, '_> {
         }
         self.no_test_left();
         let knows_all = self.hook.knows_revision(self.cluster)
-            && self.cluster.nodes.observed().all(|node| self.knows_node(&node.name));
+            && self.cluster.nodes.iter().all(|node| self.knows_node(&node.node.name));
         // A second run would release the holds of a pause that ends by itself.
         let may_release =
             self.context.has_controller() && self.cluster.pauses.will_end(self.before());
