@@ -23,7 +23,8 @@ while read -r package license _; do
 done <"$place/known"
 while read -r package _ manifest; do
   folder=$(dirname -- "$manifest")
-  find "$folder" -maxdepth 1 -type f \( -iname 'license*' -o -iname 'licence*' -o -iname 'copying*' -o -iname 'notice*' \
+  # Also those of code in other languages, such as the C code of mimalloc.
+  find "$folder" -type f \( -iname 'license*' -o -iname 'licence*' -o -iname 'copying*' -o -iname 'notice*' \
     -o -iname 'copyright*' -o -iname 'unlicense*' \) | LC_ALL=C sort >"$place/files"
   while read -r file; do
     digest=$(sha256sum <"$file")
