@@ -299,27 +299,20 @@ impl Stack {
         pods: impl IntoIterator<Item = &'p Pod>,
     ) -> Result<Vec<Timestamp>> {
         let mut requests = self.audit.by_user("admin")?;
-        // The log has them in the order of their ends, in which one may overtake another.
+        // The log has them in the order of their answers, in which one may overtake another.
         requests.sort_by_key(|request| request.time);
-        let mut since: HashMap<String, (Timestamp, bool)> = HashMap::new();
+        let mut since = HashMap::new();
         for request in requests.into_iter().filter(|request| request.code == 200) {
             match request.makes_ready {
-                Some(true) if since.get(&request.name).is_some_and(|(_, stays)| *stays) => {}
-                Some(true) => _ = since.insert(request.name, (request.time, true)),
-                Some(false) => {
-                    if let Some((_, stays)) = since.get_mut(&request.name) {
-                        *stays = false;
-                    }
-                }
+                Some(true) => _ = since.entry(request.name).or_insert(request.time),
+                Some(false) => _ = since.remove(&request.name),
                 None => {}
             }
         }
         let time = |pod: &Pod| {
             let name = pod.name_any();
-            // So a later request with another state was carried out before.
             ensure!(is_ready(pod), "{name} is not ready");
-            let ready = since.get(&name).map(|(time, _)| *time);
-            ready.with_context(|| format!("no request made {name} ready"))
+            since.get(&name).copied().with_context(|| format!("no request made {name} ready"))
         };
         pods.into_iter().map(time).collect()
     }
