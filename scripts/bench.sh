@@ -42,14 +42,7 @@ else
   echo "skipped: programs are missing"
 fi
 # The program in the image has only the hook, so the program for workstations is built as well.
-triple=$(rustc -vV | sed -n 's/^host: //p')
-# Published programs for Linux are linked with musl.
-case $triple in
-*-linux-gnu)
-  musl=${triple%-gnu}-musl
-  if [ -d "$(rustc --print target-libdir --target "$musl")" ] && scripts/needs.sh musl; then triple=$musl; fi
-  ;;
-esac
+triple=$(scripts/program-target.sh)
 printf 'the program for workstations (%s)\n' "$triple"
 program=$(scripts/static.sh release "$triple")
 # A copy, as an installation is one: of a file as a linker or `strip` has written it, the kernel maps smaller

@@ -12,7 +12,7 @@ cd "$(dirname -- "$0")/.."
 #   scenarios   any end-to-end test may be selected       e2e    all of them run
 #   ci          .ci/run                               fuzz   `make soak`, its fuzzer
 #   release     `make release`, in addition to image  musl   a release for musl
-#   push        scripts/release/push.sh and public.sh
+#   push        scripts/release/push.sh and public.sh     order  scripts/function-order.sh
 # Of Debian's essential programs, only setpriv and sha256sum are in the table: other systems may
 # lack them.
 table() {
@@ -30,6 +30,7 @@ scenarios,release git git serves repositories to Flux and Argo CD, and exports t
 release,e2e jq jq writes the index of images, the bill of materials and the provenance
 release,push sha256sum coreutils computes digests
 musl musl-gcc musl-tools compiles C code for musl
+order valgrind valgrind records the functions that a program executes
 push,e2e skopeo skopeo copies images to and from a registry
 e2e redis-server redis-server is the cache of Argo CD (its service does not have to run)
 e2e chromium|chromium-browser|google-chrome chromium opens the page of `gpu-rollout report`, and the site of all pages
