@@ -56,15 +56,11 @@ struct HookRunArguments {
     /// Format of log lines.
     #[arg(long, value_enum, default_value_t, env = "GPU_ROLLOUT_LOG_FORMAT")]
     log_format: LogFormat,
-    /// Log filter: a level or levels per module, such as `info` or `kube_io=debug`. Errors of
-    /// single requests are logged only if the filter names `kube_client`.
+    /// Log filter: a level or levels per module, such as `info` or `kube_io=debug`, which also logs
+    /// the requests.
     #[arg(long, default_value = "info", env = "GPU_ROLLOUT_LOG", value_name = "FILTER")]
     log: String,
 }
-
-/// The log target under which kube logs every failed request at level ERROR: dozens per minute
-/// while the API server is unreachable. The hook itself logs the consequences.
-const KUBE_REQUESTS: &str = "kube_client::client::builder";
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 enum LogFormat {
@@ -189,7 +185,7 @@ fn in_cluster(settings: Settings, identity: PodIdentity, metrics_port: Option<u1
 
 fn start_logging(format: LogFormat, filter: &str) -> Result<(), ParseError> {
     let builder = tracing_subscriber::fmt()
-        .with_env_filter(log_filter(filter)?)
+        .with_env_filter(EnvFilter::try_new(filter)?)
         .with_writer(std::io::stderr)
         .with_target(false);
     match format {
@@ -197,15 +193,6 @@ fn start_logging(format: LogFormat, filter: &str) -> Result<(), ParseError> {
         LogFormat::Json => builder.json().flatten_event(true).init(),
     }
     Ok(())
-}
-
-/// Returns the log filter. Unless it names `kube_client`, kube's errors of single requests are left
-/// out.
-fn log_filter(filter: &str) -> Result<EnvFilter, ParseError> {
-    if filter.trim().is_empty() || filter.contains("kube_client") {
-        return EnvFilter::try_new(filter);
-    }
-    EnvFilter::try_new(format!("{filter},{KUBE_REQUESTS}=off"))
 }
 
 #[cfg(test)]
@@ -246,7 +233,7 @@ mod tests {
         );
         let writer = buffer.clone();
         let builder = tracing_subscriber::fmt()
-            .with_env_filter(log_filter(filter).expect("a filter"))
+            .with_env_filter(EnvFilter::try_new(filter).expect("a filter"))
             .with_ansi(false);
         let logging =
             tracing::subscriber::set_default(builder.with_writer(move || writer.clone()).finish());
@@ -264,11 +251,10 @@ mod tests {
     /// The log of a hook had dozens of "ERROR failed with error client error (Connect)" while the
     /// API server was unreachable.
     #[test]
-    fn failed_requests_are_not_logged_by_kube() {
+    fn requests_are_logged_on_request() {
         assert_eq!(log_of_failed_request("info"), "");
-        // kube still logs them under this target: with another target they would be back.
-        let loud = log_of_failed_request("info,kube_client=error");
-        assert!(loud.contains("ERROR") && loud.contains(KUBE_REQUESTS), "{loud}");
+        let log = log_of_failed_request("info,kube_io=debug");
+        assert!(log.contains("request method=GET uri=http://127.0.0.1:1/version"), "{log}");
     }
 
     #[test]

@@ -3,17 +3,11 @@
 //! an empty entry.
 
 use http::Uri;
-use hyper::rt::{Read, Write};
-use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
-use hyper_util::client::legacy::connect::{Connection, HttpConnector};
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
-use hyper_util::rt::TokioExecutor;
-use kube::client::ConfigExt;
 use kube::{Client, Config};
-use tower::{BoxError, Service, ServiceBuilder};
 
-use super::ClientError;
+use super::{ClientError, tcp_connector, through};
 
 /// Returns the proxy between this client and the API server. `proxy` is the one that the kubeconfig
 /// or the environment names. `no_proxy` has the servers that are excluded from a proxy of the
@@ -96,9 +90,7 @@ fn split_port(entry: &str) -> (&str, Option<u16>) {
 /// # Errors
 /// The configuration cannot be used.
 pub(super) fn client(config: Config, proxy: &Intercept) -> Result<Client, ClientError> {
-    let mut tcp = HttpConnector::new();
-    tcp.enforce_http(false);
-    tcp.set_connect_timeout(config.connect_timeout);
+    let tcp = tcp_connector();
     let address = proxy.uri().clone();
     if address.scheme_str() == Some("http") {
         let tunnel = Tunnel::new(address, tcp);
@@ -127,24 +119,6 @@ fn with_socks_port(address: Uri) -> Uri {
     }
     let text = format!("{}:1080", address.to_string().trim_end_matches('/'));
     text.parse().unwrap_or(address)
-}
-
-/// Returns kube's client without retries, on another connector.
-fn through<C>(config: Config, connector: C) -> Result<Client, ClientError>
-where
-    C: Service<Uri> + Clone + Send + Sync + 'static,
-    C::Response: Connection + Read + Write + Send + Unpin + 'static,
-    C::Future: Send + 'static,
-    C::Error: Into<BoxError>,
-{
-    let https = config.rustls_https_connector_with_connector(connector)?;
-    let service = ServiceBuilder::new()
-        .layer(config.base_uri_layer())
-        .option_layer(config.auth_layer()?)
-        .layer(config.extra_headers_layer()?)
-        .map_err(BoxError::from)
-        .service(legacy::Client::builder(TokioExecutor::new()).build(https));
-    Ok(Client::new(service, config.default_namespace))
 }
 
 #[cfg(test)]
