@@ -5,9 +5,9 @@ use std::time::Duration;
 /// The time for each node. A larger fleet has more changes, and each snapshot and decision costs
 /// more. Gathering for longer keeps the total cost linear in the number of nodes. In a small fleet,
 /// changes are hardly delayed.
-const PER_NODE: Duration = Duration::from_millis(2);
+const PER_NODE: Duration = Duration::from_millis(1);
 /// The shortest time: an object often changes twice in a row.
-const SHORTEST: Duration = Duration::from_millis(20);
+const SHORTEST: Duration = Duration::from_millis(10);
 /// The longest time. A node needs few decisions one after the other, and minutes in between, so this
 /// delays an upgrade by a few seconds at most.
 pub const LONGEST: Duration = Duration::from_millis(500);
@@ -23,7 +23,7 @@ mod tests {
 
     #[test]
     fn changes_of_larger_fleets_are_gathered_for_longer() {
-        let gathered = [0, 10, 11, 50, 250, 10_000].map(|nodes| gather_time(nodes).as_millis());
-        assert_eq!(gathered, [20, 20, 22, 100, 500, 500]);
+        let gathered = [0, 10, 11, 50, 500, 10_000].map(|nodes| gather_time(nodes).as_millis());
+        assert_eq!(gathered, [10, 10, 11, 50, 500, 500]);
     }
 }

@@ -379,12 +379,16 @@ impl Fleet {
 
     /// Decides at this second and stores the memory.
     pub(crate) fn decide(&mut self, second: i64) -> Decision {
+        self.decide_at(at(second))
+    }
+
+    /// Decides at this time.
+    pub(crate) fn decide_at(&mut self, now: Timestamp) -> Decision {
         if self.operator_is_quiet {
-            crate::operator::is_quiet(&mut self.observed, &mut self.memory, at(second));
+            crate::operator::is_quiet(&mut self.observed, &mut self.memory, now);
         }
-        let decision =
-            self.planner.decide(&self.observed, &self.settings, &self.memory, at(second));
-        let full = decide(&self.observed, &self.settings, &self.memory, at(second));
+        let decision = self.planner.decide(&self.observed, &self.settings, &self.memory, now);
+        let full = decide(&self.observed, &self.settings, &self.memory, now);
         assert_eq!(decision, full, "what builds on the last decision and what looks at everything");
         self.memory = decision.memory.clone();
         decision

@@ -5,6 +5,7 @@ use contract::exit::ExitCode;
 use contract::names;
 use contract::record::NodeOutcome;
 use contract::settings::{DraRequired, Reroll};
+use jiff::SignedDuration;
 use observed::{OptionalApi, Views};
 use planner::memory::RunMemory;
 
@@ -24,6 +25,26 @@ fn plugin_is_replaced_when_own_driver_is_ready() {
     fleet.plugin("gpu-1", 54, NEW);
     assert_eq!(waits(&fleet.decide(55))[1], "gpu-1:UpgradeUnfinished");
     assert!(fleet.memory.nodes["gpu-1"].replaced.values().all(|one| one.back_at == Some(at(55))));
+}
+
+/// The times by the hook's clock, in milliseconds: when it observes a driver that is dated second
+/// 50, and when it replaces the plugin.
+#[test]
+fn plugin_is_replaced_in_a_later_second_than_its_driver() {
+    for (clock_of_node, observed, replaced_at) in [
+        ("the same, driver ready at the start of the second", 50_000, 51_000),
+        ("the same, driver ready at its end", 50_990, 51_000),
+        ("behind by more than a second", 52_300, 53_300),
+        ("ahead", 48_700, 49_700),
+    ] {
+        let mut fleet = Fleet::migrating(1);
+        fleet.migrate("gpu-0", 50);
+        let mut decide =
+            |milliseconds| fleet.decide_at(at(0) + SignedDuration::from_millis(milliseconds));
+        assert!(replaced(&decide(observed)).is_empty(), "{clock_of_node}");
+        assert!(replaced(&decide(replaced_at - 1)).is_empty(), "{clock_of_node}");
+        assert_eq!(replaced(&decide(replaced_at)), ["gpu-0"], "{clock_of_node}");
+    }
 }
 
 #[test]

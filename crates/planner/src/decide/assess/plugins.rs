@@ -21,12 +21,11 @@ use crate::decide::Action;
 use crate::decide::node_draft::NodeDraft;
 use crate::decide::paused_nodes::paused;
 use crate::decide::refused_node;
+use crate::time::after;
 
-/// Seconds for which driver and toolkit must have been observed ready before their plugin is
-/// replaced. Container times have a resolution of one second, so a replacement that starts at once
-/// could have the same time as its driver, and seem stale permanently. Both times are from the
-/// node's own clock, and readiness is observed after it occurred: a container that starts a whole
-/// second later has a later time.
+/// Seconds after [`ready_since`] at which a stale plugin is replaced. Container times have a
+/// resolution of one second, so a replacement that starts at once could have the same time as its
+/// driver, and seem stale permanently.
 const READY_SECONDS: u64 = 1;
 
 /// The need of a node about one DaemonSet of plugins.
@@ -139,7 +138,7 @@ pub(in crate::decide) fn dra(draft: &mut NodeDraft<'_>, base: &PluginBase) -> Ve
     if !fleet.has(Task::Reroll) {
         return Vec::new();
     }
-    let ready_since = draft.memory.ready_since(&base.identity, fleet.now);
+    let ready_since = ready_since(draft, base);
     let mut needs = Vec::new();
     let mut found = false;
     for daemon_set in fleet.plugins.daemon_sets() {
@@ -156,6 +155,18 @@ pub(in crate::decide) fn dra(draft: &mut NodeDraft<'_>, base: &PluginBase) -> Ve
         needs.push(PluginNeed::Waits(Reason::PluginMissing));
     }
     needs
+}
+
+/// Returns the time from which to count [`READY_SECONDS`]. The times of driver, toolkit and plugin
+/// are from the node's own clock, in whole seconds. If the hook observes readiness within the second
+/// in which it is dated, the node's clock is less than a second behind the hook's, and the second
+/// counts from the dated time: from the deletion of a pod to the start of its successor, more time
+/// passes than between the two clocks. Otherwise it counts from the observation, which is never
+/// before readiness itself, whatever the node's clock shows.
+fn ready_since(draft: &mut NodeDraft<'_>, base: &PluginBase) -> Timestamp {
+    let observed = draft.memory.ready_since(&base.identity, draft.fleet.now);
+    let dated = base.served_since.filter(|dated| *dated <= observed);
+    dated.filter(|dated| after(*dated, READY_SECONDS) > observed).unwrap_or(observed)
 }
 
 /// Assesses the plugin of one DaemonSet. `ready_since`: of driver and toolkit.
@@ -215,7 +226,7 @@ pub(in crate::decide) fn device(
     base: Option<&PluginBase>,
 ) -> Vec<PluginNeed> {
     let fleet = draft.fleet;
-    let ready_since = base.map(|base| draft.memory.ready_since(&base.identity, fleet.now));
+    let ready_since = base.map(|base| ready_since(draft, base));
     let daemon_sets = fleet.devices.daemon_sets();
     daemon_sets.filter_map(|daemon_set| device_need(draft, base, daemon_set, ready_since)).collect()
 }
