@@ -4,7 +4,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-/// The timeout of one call. kube sets no read timeout, so a call on a dead connection would hang
+/// The timeout of one call. The client has no read timeout, so a call on a dead connection would hang
 /// indefinitely.
 pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 

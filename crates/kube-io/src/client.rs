@@ -4,8 +4,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use http::{Request, Uri};
+use http::{Request, Response, Uri};
+use hyper::body::Incoming;
 use hyper::rt::{Read, Write};
+use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::{Connection, HttpConnector};
 use hyper_util::rt::TokioExecutor;
@@ -22,7 +24,7 @@ use super::error_causes;
 #[cfg(feature = "proxy")]
 mod proxy;
 
-/// The longest time until a server accepts a connection.
+/// The longest time that a connection takes to be opened, with name resolution and TLS.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why there is no client.
@@ -194,7 +196,6 @@ fn tcp_connector() -> HttpConnector {
     let mut tcp = HttpConnector::new();
     // It also serves TLS, which another connector adds.
     tcp.enforce_http(false);
-    tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
     // kube's connector does not do this. Without it, the first request of each connection waits for
     // the acknowledgment of the TLS handshake, which Linux delays by 40 ms; each watch has a
     // connection of its own.
@@ -211,7 +212,10 @@ where
     C::Future: Send + 'static,
     C::Error: Into<BoxError>,
 {
-    let https = config.rustls_https_connector_with_connector(connector)?;
+    let mut connector =
+        TimeoutConnector::new(config.rustls_https_connector_with_connector(connector)?);
+    connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    let client = legacy::Client::builder(TokioExecutor::new()).build(connector);
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
@@ -220,8 +224,16 @@ where
             tracing::debug!(method = %request.method(), uri = %request.uri(), "request");
             request
         })
-        .map_err(BoxError::from)
-        .service(legacy::Client::builder(TokioExecutor::new()).build(https));
+        .map_response(|response: Response<Incoming>| {
+            tracing::debug!(status = response.status().as_u16(), "answer");
+            response
+        })
+        .map_err(|error| {
+            let error = BoxError::from(error);
+            tracing::debug!(error = &*error, "no answer");
+            error
+        })
+        .service(client);
     Ok(Client::new(service, config.default_namespace))
 }
 
@@ -277,7 +289,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn first_request_of_a_connection_does_not_wait_for_an_acknowledgment() {
+    async fn connections_do_not_delay_small_writes() {
         let server = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = format!("http://{}", server.local_addr().unwrap());
         let connection = tcp_connector().call(address.parse().unwrap()).await.unwrap();
