@@ -6,7 +6,7 @@ use std::time::Duration;
 /// more. Gathering for longer keeps the total cost linear in the number of nodes. In a small fleet,
 /// changes are hardly delayed.
 const PER_NODE: Duration = Duration::from_millis(1);
-/// The shortest time: an object often changes twice in a row.
+/// The shortest time: an object often changes twice within a few milliseconds.
 const SHORTEST: Duration = Duration::from_millis(10);
 /// The longest time. A node needs few decisions one after the other, and minutes in between, so this
 /// delays an upgrade by a few seconds at most.

@@ -63,8 +63,8 @@ pub struct RunMemory {
     pub waiting_apart: Named<(&'static str, Timestamp)>,
     /// The acceptance test that is running on each node.
     pub testing: Named<RunningTest>,
-    /// Since when the hook has observed driver and toolkit of a node as ready, with their identity.
-    pub ready: Named<(String, Timestamp)>,
+    /// The driver and toolkit of each node, as last observed ready.
+    pub ready: Named<ReadyBase>,
     /// Since when the hook has observed ready plugin pods of a node that publish another driver
     /// version than the loaded one, by their UIDs.
     pub outdated: Named<BTreeMap<String, Timestamp>>,
@@ -164,6 +164,17 @@ pub struct RunningTest {
     pub since: Timestamp,
     /// Why the kubelet refused or ended the last such pod, if it did.
     pub ended_by_kubelet: Option<String>,
+}
+
+/// The driver and toolkit of a node, observed as ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadyBase {
+    /// As in [`super::node::PluginBase`].
+    pub identity: String,
+    /// As in [`super::node::PluginBase`].
+    pub served_since: Option<Timestamp>,
+    /// Since when the hook has observed this.
+    pub observed_since: Timestamp,
 }
 
 /// The final answer to the reading of the log of an acceptance test's pod.

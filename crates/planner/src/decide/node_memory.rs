@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::memory::{PendingPatch, RunMemory, RunningTest};
+use crate::memory::{PendingPatch, ReadyBase, RunMemory, RunningTest};
+use crate::node::PluginBase;
 use crate::reason::Reason;
 use contract::record::NodeRecord;
 use contract::record::baseline::NodeBaseline;
@@ -21,7 +22,7 @@ pub(super) struct NodeMemory {
     pub(super) waiting: Option<(&'static str, Timestamp)>,
     pub(super) waiting_apart: Option<(&'static str, Timestamp)>,
     pub(super) testing: Option<RunningTest>,
-    pub(super) ready: Option<(String, Timestamp)>,
+    pub(super) ready: Option<ReadyBase>,
     pub(super) outdated: BTreeMap<String, Timestamp>,
     pub(super) patched: Option<PendingPatch>,
     pub(super) recovering: BTreeMap<String, Timestamp>,
@@ -119,16 +120,18 @@ impl NodeMemory {
         }))
     }
 
-    /// Records that driver and toolkit are ready, and returns since when they have been observed
-    /// ready with this identity.
-    pub(super) fn ready_since(&mut self, identity: &str, now: Timestamp) -> Timestamp {
-        match &self.ready {
-            Some((known, since)) if known == identity => *since,
-            Some(_) | None => {
-                self.ready = Some((identity.to_owned(), now));
-                now
-            }
-        }
+    /// Records that driver and toolkit are ready, and returns since when they have been observed so.
+    pub(super) fn ready_since(&mut self, base: &PluginBase, now: Timestamp) -> Timestamp {
+        let same = |known: &ReadyBase| {
+            known.identity == base.identity && known.served_since == base.served_since
+        };
+        let known = self.ready.take().filter(same);
+        let new = || ReadyBase {
+            identity: base.identity.clone(),
+            served_since: base.served_since,
+            observed_since: now,
+        };
+        self.ready.insert(known.unwrap_or_else(new)).observed_since
     }
 
     /// Records whether a plugin pod publishes another driver version than the loaded one, and

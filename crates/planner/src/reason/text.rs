@@ -232,7 +232,7 @@ impl fmt::Display for Reason {
             Self::PluginQueued { cause, away, limit } if away < limit => {
                 write!(
                     out,
-                    "the DRA plugin is stale ({cause}); the hook replaces it as soon as the driver and the toolkit have been ready for one second"
+                    "the DRA plugin is stale ({cause}); the hook replaces it one second after the driver and the toolkit became ready"
                 )
             }
             Self::PluginQueued { cause, away, limit } => {
@@ -293,7 +293,7 @@ impl fmt::Display for Reason {
             }
             Self::RestartQueued { cause, away, limit } if away < limit => write!(
                 out,
-                "a pod of the device plugin is stale ({cause}); the hook replaces it as soon as the driver and the toolkit have been ready for one second"
+                "a pod of the device plugin is stale ({cause}); the hook replaces it one second after the driver and the toolkit became ready"
             ),
             Self::RestartQueued { cause, away, limit } => write!(
                 out,

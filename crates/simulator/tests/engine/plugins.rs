@@ -34,6 +34,7 @@ fn plugin_is_replaced_in_a_later_second_than_its_driver() {
     for (clock_of_node, observed, replaced_at) in [
         ("the same, driver ready at the start of the second", 50_000, 51_000),
         ("the same, driver ready at its end", 50_990, 51_000),
+        ("behind by 0.5 s", 50_700, 51_000),
         ("behind by more than a second", 52_300, 53_300),
         ("ahead", 48_700, 49_700),
     ] {
@@ -45,6 +46,20 @@ fn plugin_is_replaced_in_a_later_second_than_its_driver() {
         assert!(replaced(&decide(replaced_at - 1)).is_empty(), "{clock_of_node}");
         assert_eq!(replaced(&decide(replaced_at)), ["gpu-0"], "{clock_of_node}");
     }
+}
+
+/// A driver that was ready again within the last second could have started together with the
+/// plugin's replacement.
+#[test]
+fn second_counts_again_if_driver_becomes_ready_again() {
+    let mut fleet = Fleet::migrating(1);
+    fleet.migrate("gpu-0", 50);
+    fleet.pass(50);
+    fleet.driver_pod("gpu-0").ready_since = Some(at(51));
+    let mut decide =
+        |milliseconds| fleet.decide_at(at(0) + SignedDuration::from_millis(milliseconds));
+    assert!(replaced(&decide(51_200)).is_empty());
+    assert_eq!(replaced(&decide(52_000)), ["gpu-0"]);
 }
 
 #[test]

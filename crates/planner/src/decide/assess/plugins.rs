@@ -23,7 +23,7 @@ use crate::decide::paused_nodes::paused;
 use crate::decide::refused_node;
 use crate::time::after;
 
-/// Seconds after [`ready_since`] at which a stale plugin is replaced. Container times have a
+/// Seconds after [`counts_from`] at which a stale plugin is replaced. Container times have a
 /// resolution of one second, so a replacement that starts at once could have the same time as its
 /// driver, and seem stale permanently.
 const READY_SECONDS: u64 = 1;
@@ -138,7 +138,7 @@ pub(in crate::decide) fn dra(draft: &mut NodeDraft<'_>, base: &PluginBase) -> Ve
     if !fleet.has(Task::Reroll) {
         return Vec::new();
     }
-    let ready_since = ready_since(draft, base);
+    let ready_since = counts_from(draft, base);
     let mut needs = Vec::new();
     let mut found = false;
     for daemon_set in fleet.plugins.daemon_sets() {
@@ -158,13 +158,18 @@ pub(in crate::decide) fn dra(draft: &mut NodeDraft<'_>, base: &PluginBase) -> Ve
 }
 
 /// Returns the time from which to count [`READY_SECONDS`]. The times of driver, toolkit and plugin
-/// are from the node's own clock, in whole seconds. If the hook observes readiness within the second
-/// in which it is dated, the node's clock is less than a second behind the hook's, and the second
-/// counts from the dated time: from the deletion of a pod to the start of its successor, more time
-/// passes than between the two clocks. Otherwise it counts from the observation, which is never
-/// before readiness itself, whatever the node's clock shows.
-fn ready_since(draft: &mut NodeDraft<'_>, base: &PluginBase) -> Timestamp {
-    let observed = draft.memory.ready_since(&base.identity, draft.fleet.now);
+/// are from the node's own clock, in whole seconds.
+///
+/// If the hook observed readiness within the second in which it is dated, it counts from the dated
+/// time. The node's clock is then ahead of the hook's, or less than a second behind. This assumes
+/// that a pod takes longer from its deletion to the start of its successor than the clock is behind.
+/// A plugin that were faster would have the time of its driver: this run has recorded its
+/// replacement and takes it as good, and a run without that record replaces it once more.
+///
+/// Otherwise it counts from the observation, which is never before readiness itself, whatever the
+/// node's clock shows.
+fn counts_from(draft: &mut NodeDraft<'_>, base: &PluginBase) -> Timestamp {
+    let observed = draft.memory.ready_since(base, draft.fleet.now);
     let dated = base.served_since.filter(|dated| *dated <= observed);
     dated.filter(|dated| after(*dated, READY_SECONDS) > observed).unwrap_or(observed)
 }
@@ -226,7 +231,7 @@ pub(in crate::decide) fn device(
     base: Option<&PluginBase>,
 ) -> Vec<PluginNeed> {
     let fleet = draft.fleet;
-    let ready_since = base.map(|base| ready_since(draft, base));
+    let ready_since = base.map(|base| counts_from(draft, base));
     let daemon_sets = fleet.devices.daemon_sets();
     daemon_sets.filter_map(|daemon_set| device_need(draft, base, daemon_set, ready_since)).collect()
 }

@@ -75,7 +75,9 @@ impl World {
         let apart = memory.waiting_apart.values_mut();
         let waiting = memory.waiting.values_mut().chain(apart).chain(&mut memory.fleet_waiting);
         waiting.for_each(|(_, since)| *since = older(*since, seconds, 40));
-        memory.ready.values_mut().for_each(|(_, since)| *since = older(*since, seconds, 10));
+        for base in memory.ready.values_mut() {
+            base.observed_since = older(base.observed_since, seconds, 10);
+        }
         memory.outdated.values_mut().for_each(|pods| {
             for since in pods.values_mut() {
                 *since = older(*since, seconds, 40);
