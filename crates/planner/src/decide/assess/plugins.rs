@@ -164,7 +164,7 @@ pub(in crate::decide) fn dra(draft: &mut NodeDraft<'_>, base: &PluginBase) -> Ve
 /// time. The node's clock is then ahead of the hook's, or less than a second behind. This assumes
 /// that a pod takes longer from its deletion to the start of its successor than the clock is behind.
 /// A plugin that were faster would have the time of its driver: this run has recorded its
-/// replacement and takes it as good, and a run without that record replaces it once more.
+/// replacement and takes it as good, and a run without that record replaces it again.
 ///
 /// Otherwise it counts from the observation, which is never before readiness itself, whatever the
 /// node's clock shows.
