@@ -8,6 +8,14 @@ set -eu
 cd "$(dirname -- "$0")/.."
 scripts/needs.sh order
 target=$(scripts/program-target.sh)
+case $target in
+*-linux-musl) ;;
+*)
+  echo "scripts/function-order.sh: published programs for Linux are linked with musl, which is missing here" >&2
+  echo "hint: rustup target add $(uname -m)-unknown-linux-musl, and install musl-gcc" >&2
+  exit 1
+  ;;
+esac
 program=$(CARGO_PROFILE_RELEASE_STRIP=none scripts/static.sh release "$target")
 
 scratch=$(mktemp -d)
@@ -37,16 +45,17 @@ done
   echo "{"
   echo "  .text.render :"
   echo "  {"
-  # In this order: disambiguators of crates, back references, disambiguators of impl blocks, hashes of the older scheme
-  # (code of the standard library).
-  sed -E -n -e 's/Cs[0-9A-Za-z]+_/Cs*_/g' -e 's/B[0-9A-Za-z]*_/B*_/g' -e 's/([MX])s[0-9A-Za-z]*_/\1*_/g' \
-    -e 's/17h[0-9a-f]{16}E/17h*E/' -e 's/^[A-Za-z_][A-Za-z0-9_.$*]*$/    *(.text.&)/p' "$scratch/functions" |
+  # In this order: disambiguators of crates, back references, disambiguators of impl blocks, counters of LLVM
+  sed -E -n -e 's/Cs[0-9A-Za-z]+_/Cs*_/g' -e 's/B[0-9A-Za-z]{0,3}_/B*_/g' -e 's/([MX])s[0-9A-Za-z]*_/\1*_/g' \
+    -e 's/\.[0-9]+$/*/' -e 's/^[A-Za-z_][A-Za-z0-9_.$*]*$/    *(.text.&)/p' "$scratch/functions" |
     LC_ALL=C sort -u
   echo "  }"
   echo "}"
   echo "INSERT BEFORE .text;"
 } >"$scratch/order"
+grep -q '(\.text\._R' "$scratch/order" || {
+  echo "scripts/function-order.sh: found no function of Rust" >&2
+  exit 1
+}
 cp "$scratch/order" scripts/function-order.ld
-# Cargo does not know that the program depends on this file.
-CARGO_TARGET_DIR=target/image/cargo cargo clean --quiet --release --target "$target" --package gpu-rollout
 echo "scripts/function-order.ld: $(grep -c '(.text' scripts/function-order.ld) functions"

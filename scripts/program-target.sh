@@ -1,5 +1,6 @@
 #!/bin/sh
-# Prints the target triple of the program that users get on a machine such as this one.
+# Prints the target triple of published programs for machines such as this one if they can be built here,
+# otherwise that of this machine.
 # Usage: scripts/program-target.sh
 set -eu
 cd "$(dirname -- "$0")/.."

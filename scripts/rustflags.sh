@@ -17,9 +17,12 @@ add() { options="$options${options:+$separator}$1"; }
 case $target in
 *-linux-*)
   add -Ctarget-feature=+crt-static
-  # The functions of renders are next to each other, found by their names in this scheme.
+  # Puts the functions of renders next to each other. The script finds them by name, and only in mangling
+  # scheme v0 do the names of generic functions contain their types. GNU ld and LLVM's linker read it; its path is
+  # not in the output.
   add -Csymbol-mangling-version=v0
-  add "-Clink-arg=-Wl,-T,$(pwd -P)/scripts/function-order.ld"
+  add -Clink-arg=-T
+  add "-Clink-arg=$(pwd -P)/scripts/function-order.ld"
   ;;
 esac
 # A compact list of the 54,000 addresses that are adapted at each start: 1.3 MiB less to read. Rust's musl can

@@ -14,11 +14,15 @@ CARGO_TARGET_DIR=$PWD/target/image/cargo CARGO_ENCODED_RUSTFLAGS=$(scripts/rustf
 export CARGO_TARGET_DIR CARGO_ENCODED_RUSTFLAGS
 # Code in C needs the headers of musl.
 case $target in *-linux-musl) export "CC_$(echo "$target" | tr - _)=musl-gcc" ;; esac
+case $profile in dev | test) folder=debug ;; bench) folder=release ;; *) folder=$profile ;; esac
+binary=$CARGO_TARGET_DIR/$target/$folder/gpu-rollout
+# Cargo does not know that the program depends on this file.
+if [ -e "$binary" ] && [ -n "$(find scripts/function-order.ld -newer "$binary")" ]; then
+  cargo clean --quiet --profile "$profile" --target "$target" --package gpu-rollout
+fi
 # With an explicit target, cargo does not pass the flags to build scripts and procedural macros, which
 # cannot be static.
 cargo build --profile "$profile" --locked --target "$target" "$@" >&2
-case $profile in dev | test) folder=debug ;; bench) folder=release ;; *) folder=$profile ;; esac
-binary=$CARGO_TARGET_DIR/$target/$folder/gpu-rollout
 
 case $target in
 *-linux-*)
