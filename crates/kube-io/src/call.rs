@@ -4,8 +4,8 @@
 use std::future::Future;
 use std::time::Duration;
 
-/// The timeout of one call. The client has no read timeout, so a call on a dead connection would hang
-/// indefinitely.
+/// The timeout of one call. The client has no read timeout, so a call on a dead connection would
+/// hang indefinitely.
 pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long to tolerate a refusal of what was allowed before, because roles may be changing.

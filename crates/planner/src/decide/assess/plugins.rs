@@ -170,8 +170,8 @@ pub(in crate::decide) fn dra(draft: &mut NodeDraft<'_>, base: &PluginBase) -> Ve
 /// node's clock shows.
 fn counts_from(draft: &mut NodeDraft<'_>, base: &PluginBase) -> Timestamp {
     let observed = draft.memory.ready_since(base, draft.fleet.now);
-    let dated = base.served_since.filter(|dated| *dated <= observed);
-    dated.filter(|dated| after(*dated, READY_SECONDS) > observed).unwrap_or(observed)
+    let within = |dated: &Timestamp| (*dated..after(*dated, READY_SECONDS)).contains(&observed);
+    base.served_since.filter(within).unwrap_or(observed)
 }
 
 /// Assesses the plugin of one DaemonSet. `ready_since`: of driver and toolkit.
