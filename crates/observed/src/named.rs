@@ -4,6 +4,7 @@
 
 use std::cmp::Ordering;
 use std::fmt;
+use std::iter::repeat;
 use std::ops::Index;
 use std::sync::Arc;
 
@@ -57,12 +58,16 @@ impl<T> Clone for Block<T> {
     }
 }
 
-/// Returns the first 16 bytes of a name as a number that is ordered like the name.
+/// Returns the first 16 bytes of a name as a number that is ordered like the name. Copies nothing,
+/// because every lookup calls this, and musl is slow to start a copy whose length the compiler does
+/// not know.
 fn start_of(name: &str) -> u128 {
-    let mut start = [0; 16];
-    let length = name.len().min(start.len());
-    start[..length].copy_from_slice(&name.as_bytes()[..length]);
-    u128::from_be_bytes(start)
+    let bytes = name.as_bytes();
+    if let Some(start) = bytes.first_chunk() {
+        return u128::from_be_bytes(*start);
+    }
+    let filled = bytes.iter().chain(repeat(&0)).take(16);
+    filled.fold(0, |start, &byte| start << 8 | u128::from(byte))
 }
 
 /// A name and its value.

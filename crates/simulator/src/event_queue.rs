@@ -1,14 +1,45 @@
 //! The virtual clock and the queue of scheduled events.
 
-use std::collections::BTreeMap;
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
 
 use super::event::WorldEvent;
 
-/// The scheduled events, ordered by time and then by the order of scheduling.
+/// An event and its place in the order: by time, and then by the order of scheduling.
+#[derive(Debug)]
+struct ScheduledEvent {
+    at: u64,
+    sequence: u64,
+    /// Boxed, because the queue moves what it orders.
+    event: Box<WorldEvent>,
+}
+
+impl Ord for ScheduledEvent {
+    /// The earlier event is the greater one: the heap has the greatest at its top.
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.at, other.sequence).cmp(&(self.at, self.sequence))
+    }
+}
+
+impl PartialOrd for ScheduledEvent {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for ScheduledEvent {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for ScheduledEvent {}
+
+/// The scheduled events.
 #[derive(Debug, Default)]
 pub(super) struct EventQueue {
     now: u64,
-    events: BTreeMap<(u64, u64), WorldEvent>,
+    events: BinaryHeap<ScheduledEvent>,
     /// Numbers events and UIDs.
     sequence: u64,
 }
@@ -26,7 +57,8 @@ impl EventQueue {
 
     pub(super) fn schedule_at(&mut self, at: u64, event: WorldEvent) {
         self.sequence += 1;
-        self.events.insert((at, self.sequence), event);
+        let event = Box::new(event);
+        self.events.push(ScheduledEvent { at, sequence: self.sequence, event });
     }
 
     pub(super) fn schedule_after(&mut self, milliseconds: u64, event: WorldEvent) {
@@ -35,14 +67,14 @@ impl EventQueue {
 
     /// Returns the time of the next event.
     pub(super) fn next_at(&self) -> Option<u64> {
-        self.events.first_key_value().map(|((at, _), _)| *at)
+        self.events.peek().map(|event| event.at)
     }
 
     /// Takes the next event and advances the clock to it.
     pub(super) fn pop(&mut self) -> Option<WorldEvent> {
-        let ((at, _), event) = self.events.pop_first()?;
+        let ScheduledEvent { at, event, .. } = self.events.pop()?;
         self.now = at;
-        Some(event)
+        Some(*event)
     }
 }
 

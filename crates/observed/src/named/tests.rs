@@ -15,6 +15,16 @@ fn change_in_one_clone_leaves_the_other() {
     assert_eq!((named["n"].as_str(), before["n"].as_str()), ("ax", "a"));
 }
 
+#[test]
+fn starts_are_ordered_like_their_names() {
+    let long = "gpu-node-00000012";
+    let names = ["", "\0", "a", "a\0", "ab", "b", &long[..15], &long[..16], "z"];
+    let starts = names.map(start_of);
+    assert!(names.is_sorted() && starts.is_sorted(), "{starts:x?}");
+    assert!(start_of(&long[..15]) < start_of(&long[..16]));
+    assert_eq!((start_of(long), starts[0]), (start_of(&long[..16]), 0));
+}
+
 /// A change of both the map and the `BTreeMap` that it is compared with.
 #[derive(Clone, Debug)]
 enum Step {
