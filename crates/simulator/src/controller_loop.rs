@@ -22,9 +22,11 @@ use super::setup::SimulationSetup;
 
 /// Milliseconds from a change to the pass that it starts.
 const NOTICE: u64 = 20;
-/// The time of one write of the controller. Writes are sequential: the operators' client sends 20
-/// requests per second, and each write needs two (patch and event). The traces in
-/// `tests/data/traces` show this time.
+/// The time of one write of the controller. Writes are sequential, and mostly the controller lists
+/// objects before the next one: ControllerRevisions for a node, DaemonSets and pods for a pass.
+/// After a write, the API server answers a list when etcd has confirmed that its cache is current,
+/// for which it asks ten times per second at most. The traces in `tests/data/traces` show this
+/// time. Several writes for the same node can follow each other faster.
 pub const WRITE: Duration = Duration::from_millis(100);
 
 /// A pass with its writes.
