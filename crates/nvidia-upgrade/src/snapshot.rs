@@ -12,7 +12,7 @@ mod cache;
 mod select;
 
 pub use build::{SnapshotInputs, SnapshotTables};
-pub use cache::SnapshotCache;
+pub use cache::{SnapshotCache, SnapshotReads};
 pub use select::DriverSelection;
 
 /// The inputs of a pass.

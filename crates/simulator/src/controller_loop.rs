@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use contract::driver::Driver;
 use contract::selector::Selector;
@@ -18,17 +17,11 @@ use super::event::WorldEvent;
 use super::event_queue::EventQueue;
 use super::objects::{SimulatedOperand, milliseconds, timestamp};
 use super::operator_objects::{self, OperatorObjects};
+use super::pass_time::pass_time;
 use super::setup::SimulationSetup;
 
 /// Milliseconds from a change to the pass that it starts.
 const NOTICE: u64 = 20;
-/// The time of one write of the controller. Writes are sequential, and mostly the controller lists
-/// objects before the next one: ControllerRevisions for a node, DaemonSets and pods for a pass.
-/// After a write, the API server answers a list when etcd has confirmed that its cache is current,
-/// for which it asks ten times per second at most. The traces in `tests/data/traces` show this
-/// time. Several writes for the same node can follow each other faster.
-pub const WRITE: Duration = Duration::from_millis(100);
-
 /// A pass with its writes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ControllerPass {
@@ -178,8 +171,8 @@ impl ControllerLoop {
         kept == listed
     }
 
-    /// Performs a pass. Its writes take effect at once, and the pass lasts for the total time of
-    /// its writes.
+    /// Performs a pass. Its writes take effect at once; the next pass starts when the time of this
+    /// one is over.
     pub(super) fn run(&mut self, now: u64) -> ControllerPass {
         self.runs_at = None;
         let observed = &self.caches.observed;
@@ -200,8 +193,8 @@ impl ControllerLoop {
                 writes.push(write.clone());
                 true
             });
+        let pass = pass_time(snapshot.reads(), observed.nodes.len(), &writes);
         self.snapshot = Some(snapshot);
-        let pass = WRITE * u32::try_from(writes.len()).unwrap_or(u32::MAX);
         self.busy_until = now + u64::try_from(pass.as_millis()).unwrap_or(u64::MAX);
         ControllerPass { writes, result }
     }

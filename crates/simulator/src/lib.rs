@@ -11,6 +11,7 @@ pub mod controller_loop;
 pub mod fault;
 pub mod found_fleet;
 pub mod moment;
+pub mod pass_time;
 pub mod random;
 pub mod refusals;
 pub mod report;

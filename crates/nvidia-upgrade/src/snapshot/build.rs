@@ -182,6 +182,11 @@ pub(super) struct PodCounts {
 }
 
 impl PodCounts {
+    /// Returns the number of pods.
+    pub(super) fn owned(&self) -> usize {
+        self.owned
+    }
+
     /// Removes the pods of a node, as they were counted. `taken`: those of this DaemonSet.
     pub(super) fn remove<'p>(&mut self, name: &str, taken: impl Iterator<Item = TakenPod<'p>>) {
         self.missing.remove(name);

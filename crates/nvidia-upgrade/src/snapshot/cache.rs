@@ -26,6 +26,15 @@ pub struct SnapshotCache {
     totals: SnapshotTotals,
 }
 
+/// The requests with which the controller reads the nodes in one pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SnapshotReads {
+    /// Number of driver pods, for each of which it reads the node.
+    pub pods: usize,
+    /// Number of driver pods for which it lists ControllerRevisions: all that do not wait to start.
+    pub lists: usize,
+}
+
 /// A node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct CachedNode {
@@ -134,6 +143,13 @@ impl SnapshotCache {
             open.into_iter().chain(first.into_iter().flat_map(CachedNode::taken)).collect(),
             counted,
         )
+    }
+
+    /// Returns how many requests a pass over these nodes needs.
+    pub fn reads(&self) -> SnapshotReads {
+        let pods = self.totals.driver_pods();
+        let CountedEntries { settled: _, pending, skipped } = self.totals.counted(None);
+        SnapshotReads { pods, lists: pods.saturating_sub(pending + skipped) }
     }
 
     /// Returns the class of a node that a snapshot counts unless it has an entry, with the

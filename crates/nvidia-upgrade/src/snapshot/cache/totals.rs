@@ -131,6 +131,11 @@ impl SnapshotTotals {
         self.by_owner.iter().filter(move |(key, _)| is_wanted(key)).map(|(_, totals)| totals)
     }
 
+    /// Returns the number of driver pods on all nodes.
+    pub(super) fn driver_pods(&self) -> usize {
+        self.pods.values().map(PodCounts::owned).sum()
+    }
+
     /// Returns the numbers of the nodes of one NVIDIADriver, or of all.
     pub(super) fn counted(&self, owner: Option<&str>) -> CountedEntries {
         let mut counted = CountedEntries::default();

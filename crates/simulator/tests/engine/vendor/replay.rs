@@ -19,7 +19,7 @@ use nvidia_upgrade::pass::PassWrite;
 use nvidia_upgrade::predict::{PredictedMove, PredictedStep as Next};
 use nvidia_upgrade::{ControllerGeneration, ControllerState, explain_pass, pass};
 use observed::Observed;
-use simulator::controller_loop::WRITE;
+use simulator::pass_time::{CONFIRMATION, WRITE, lists_before};
 
 use super::story::{Moment, Step, Story, rules, snapshot, stories};
 
@@ -258,30 +258,28 @@ fn next_node_to_start_is_predicted() {
     );
 }
 
-/// The write time of simulations must equal the time in the traces between two nodes that make the
-/// same step in one pass.
+/// The times of simulations must equal those in the traces between two nodes that make the same
+/// step in one pass: with a list before each write, and without.
 #[test]
-fn controller_writes_take_as_long_as_simulated() {
-    let mut between: Vec<f64> = Vec::new();
-    for (_, story) in stories() {
-        let same = |pair: &[Step]| {
-            pair[0].to == pair[1].to
-                && pair[0].node != pair[1].node
-                && pair[1].second - pair[0].second < PASS
-        };
-        between.extend(
-            story
-                .steps
-                .windows(2)
-                .filter(|pair| same(pair))
-                .map(|pair| pair[1].second - pair[0].second),
+fn controller_steps_take_as_long_as_simulated() {
+    for (lists, expected) in [(true, CONFIRMATION), (false, WRITE)] {
+        let mut between: Vec<f64> = Vec::new();
+        for (_, story) in stories() {
+            let same = |pair: &&[Step]| {
+                pair[0].to == pair[1].to
+                    && pair[0].node != pair[1].node
+                    && pair[1].second - pair[0].second < PASS
+                    && lists_before(pair[0].to) == lists
+            };
+            let pairs = story.steps.windows(2).filter(same);
+            between.extend(pairs.map(|pair| pair[1].second - pair[0].second));
+        }
+        between.sort_by(f64::total_cmp);
+        let middle = Duration::from_secs_f64(between[between.len() / 2]);
+        assert!(
+            between.len() > 20 && middle.abs_diff(expected) < Duration::from_millis(15),
+            "{middle:?} in the middle of {}, list: {lists}",
+            between.len()
         );
     }
-    between.sort_by(f64::total_cmp);
-    let middle = Duration::from_secs_f64(between[between.len() / 2]);
-    assert!(
-        between.len() > 50 && middle.abs_diff(WRITE) < Duration::from_millis(15),
-        "{middle:?} in the middle of {}",
-        between.len()
-    );
 }
