@@ -20,7 +20,7 @@ pub const WRITE: Duration = Duration::from_millis(14);
 /// The time between two confirmations of etcd. The traces show it between two nodes if the step
 /// starts with a list.
 pub const CONFIRMATION: Duration = Duration::from_millis(100);
-/// How often each kubelet renews its Lease: the most frequent write of a cluster at rest.
+/// How often each kubelet renews its Lease: the most frequent write of a cluster without changes.
 const LEASE_RENEWAL: Duration = Duration::from_secs(10);
 
 /// Returns the time of a pass. `nodes`: the number of all nodes of the cluster.
