@@ -22,6 +22,7 @@ use super::setup::SimulationSetup;
 
 /// Milliseconds from a change to the pass that it starts.
 const NOTICE: u64 = 20;
+
 /// A pass with its writes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ControllerPass {

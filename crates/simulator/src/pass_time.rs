@@ -76,7 +76,7 @@ pub fn lists_before(state: ControllerState) -> bool {
     };
     match state {
         UpgradeRequired | ValidationRequired | UncordonRequired | Failed => true,
-        // The controller also sets `Done` for a new node, after a list.
+        // Not exact for `Done`: the controller lists before it if the node is new.
         Unknown
         | CordonRequired
         | WaitForJobsRequired

@@ -41,7 +41,7 @@ const NOTICE_SECONDS: u64 = 1;
 /// Maximum number of wakes for one node in one state.
 const MOST_WAKES: u32 = 3;
 /// Seconds between the first two such wakes, doubled each time. A pass over a thousand nodes takes
-/// ten.
+/// more than ten.
 const WAKE_SECONDS: u64 = 5;
 /// Prefix of the value of a skip label that is gpu-rollout's. Only `true` skips.
 pub const WAKE_VALUE: &str = "gpu-rollout-wake-";
