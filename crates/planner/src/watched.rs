@@ -1,31 +1,37 @@
-//! A hash over the objects that every release of NVIDIA's controller watches: while it stays the
-//! same, nothing has woken the controller.
+//! A hash over the objects that NVIDIA's controller watches: while it stays the same, nothing has
+//! woken the controller.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::spec::fingerprint;
 use contract::driver::{Driver, DriverTraits};
+use nvidia_upgrade::controller_generation::ControllerGeneration;
+use nvidia_upgrade::wake::WakingChange;
 use observed::{Observed, ObservedNode};
 
-/// Returns the hash. It is a sum over the nodes: `before` is a previous sum with its observed state
-/// and the nodes that have changed since then, so that the other nodes need not be examined.
+/// Returns the hash for this generation of the controller. It is a sum over the nodes: `before` is a
+/// previous sum with its observed state and the nodes that have changed since then, so that the
+/// other nodes need not be examined.
 pub(crate) fn watched(
     observed: &Observed,
     driver: Driver,
+    generation: ControllerGeneration,
     before: Option<(u64, &Observed, &BTreeSet<String>)>,
 ) -> u64 {
     let traits = driver.traits();
+    let notices_skip = generation.is_woken_by(WakingChange::NodeSkip);
+    let of_node = |node: Option<&ObservedNode>| of_node(node, traits, notices_skip);
     let Some((sum, then, changed)) = before else {
         return observed
             .nodes
             .values()
-            .map(|node| of_node(Some(node), traits))
+            .map(|node| of_node(Some(node)))
             .fold(of_fleet(observed), u64::wrapping_add);
     };
     changed.iter().fold(sum, |sum, name| {
-        sum.wrapping_sub(of_node(then.nodes.get(name), traits))
-            .wrapping_add(of_node(observed.nodes.get(name), traits))
+        sum.wrapping_sub(of_node(then.nodes.get(name)))
+            .wrapping_add(of_node(observed.nodes.get(name)))
     })
 }
 
@@ -44,15 +50,12 @@ fn of_fleet(observed: &Observed) -> u64 {
     hasher.finish()
 }
 
-fn of_node(node: Option<&ObservedNode>, traits: &DriverTraits) -> u64 {
+fn of_node(node: Option<&ObservedNode>, traits: &DriverTraits, notices_skip: bool) -> u64 {
     let Some(node) = node else { return 0 };
     let mut hasher = DefaultHasher::new();
-    (
-        &node.name,
-        &node.uid,
-        node.labels.get(traits.state_label),
-        node.labels.get(traits.skip_label),
-    )
-        .hash(&mut hasher);
+    (&node.name, &node.uid, node.labels.get(traits.state_label)).hash(&mut hasher);
+    if notices_skip {
+        node.labels.get(traits.skip_label).hash(&mut hasher);
+    }
     hasher.finish()
 }

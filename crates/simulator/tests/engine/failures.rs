@@ -20,18 +20,13 @@ use crate::fleet::{Fleet, NEW, OLD, at, named, reason_of, replaced, waits};
 fn gpu_operator_2509_waiting_nodes_name_the_failed_slot_holder() {
     let mut fleet = Fleet::migrating(6);
     fleet.is_assisted("v26.3.1");
-    fleet.observed.daemon_sets[0].desired = 6;
     fleet.driver("gpu-0", "new", NEW, -50);
     let pod = fleet.driver_pod("gpu-0");
     (pod.ready, pod.containers_ready, pod.trouble) =
         (false, false, Some("nvidia-driver-ctr: CrashLoopBackOff".into()));
     fleet.state("gpu-0", "upgrade-failed");
     fleet.node("gpu-0").unschedulable = true;
-    let app = ("app".to_owned(), "nvidia-driver-daemonset".to_owned());
-    fleet.observed.daemon_sets[0].template_labels.extend([app.clone()]);
-    for node in 0..6 {
-        fleet.driver_pod(&format!("gpu-{node}")).labels.extend([app.clone()]);
-    }
+    fleet.is_seen_by_controller();
     let decision = fleet.decide(0);
     for node in ["gpu-1", "gpu-2", "gpu-3", "gpu-4", "gpu-5"] {
         let reason = &reason_of(&decision, node);

@@ -196,6 +196,18 @@ impl Fleet {
         self.observed.operator.as_mut().expect("the operator").version = Some(version.into());
     }
 
+    /// Gives driver pods and their DaemonSet what the controller identifies them by.
+    pub(crate) fn is_seen_by_controller(&mut self) {
+        let app = ("app".to_owned(), "nvidia-driver-daemonset".to_owned());
+        let nodes: Vec<String> = self.observed.nodes.keys().map(ToString::to_string).collect();
+        let daemon_set = &mut self.observed.daemon_sets[0];
+        daemon_set.desired = i32::try_from(nodes.len()).expect("few");
+        daemon_set.template_labels.extend([app.clone()]);
+        for node in nodes {
+            self.driver_pod(&node).labels.extend([app.clone()]);
+        }
+    }
+
     /// Requests the new driver. The operator has not noticed it yet.
     pub(crate) fn bump(&mut self) {
         self.policy().driver.version = Some(NEW.into());

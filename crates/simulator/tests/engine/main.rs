@@ -43,3 +43,4 @@ mod steer;
 mod traces;
 mod unwanted;
 mod vendor;
+mod wakes;

@@ -40,9 +40,15 @@ use crate::decide::run_nodes::RunNodes;
 const NOTICE_SECONDS: u64 = 1;
 /// Maximum number of wakes for one node in one state.
 const MOST_WAKES: u32 = 3;
-/// Seconds between the first two such wakes, doubled each time. A pass over a thousand nodes takes
-/// more than ten.
+/// Seconds between the first two such wakes, doubled each time. A pass of the controller may take
+/// longer ([`pass_seconds`]); during it, only one wake has an effect: it starts the next pass.
 const WAKE_SECONDS: u64 = 5;
+/// Number of nodes that the controller processes in a second of its pass, in a fleet of a thousand.
+/// Source: the model of a pass in the simulator (`pass_time`).
+const NODES_PER_SECOND: usize = 50;
+/// Maximum number of seconds that the hook waits for a pass. The controller starts one every two
+/// minutes anyway.
+const MOST_PASS_SECONDS: u64 = 60;
 /// Prefix of the value of a skip label that is gpu-rollout's. Only `true` skips.
 pub const WAKE_VALUE: &str = "gpu-rollout-wake-";
 /// The format of [`RetryCount`].
@@ -246,11 +252,17 @@ pub(in crate::decide) fn wake(
     }
     let notices_pods = generation.is_woken_by(WakingChange::DaemonSetStatus);
     let asleep_since = memory.vendor_seen.map(|(_, since)| since).filter(|_| !notices_pods);
+    let pass = pass_seconds(fleet);
     let mut due = Vec::new();
     for (key, since) in &pending {
         let unnoticed_since = asleep_since.unwrap_or(*since);
         let (count, last) = memory.wakes.get(key).copied().unwrap_or((0, unnoticed_since));
-        let pause = if count == 0 { NOTICE_SECONDS } else { WAKE_SECONDS << (count - 1).min(4) };
+        let pause = match count {
+            // Something that it watches changed since then: it makes another pass anyway.
+            0 if *since <= unnoticed_since => NOTICE_SECONDS.max(pass),
+            0 => NOTICE_SECONDS,
+            count => WAKE_SECONDS.max(pass) << (count - 1).min(4),
+        };
         if count < MOST_WAKES && nodes.alarm.passed(last, pause) {
             due.push(key.clone());
         }
@@ -268,6 +280,12 @@ pub(in crate::decide) fn wake(
             *wakes = (wakes.0 + 1, fleet.now);
         }
     }
+}
+
+/// Returns about how many seconds a pass of the controller takes.
+fn pass_seconds(fleet: &FleetInputs<'_>) -> u64 {
+    let seconds = fleet.observed.nodes.len() / NODES_PER_SECOND;
+    u64::try_from(seconds).map_or(MOST_PASS_SECONDS, |seconds| seconds.min(MOST_PASS_SECONDS))
 }
 
 fn takes_patches(fleet: &FleetInputs<'_>, node: &ObservedNode) -> bool {

@@ -170,10 +170,12 @@ impl ControllerForecast {
         let tables =
             SnapshotTables::new(observed, &SnapshotInputs::from_observed(observed, driver));
         let (view, own_before, known) = match (before, last) {
-            (Some(ControllerMemo { view, own, common }), Some(last)) => {
+            (Some(ControllerMemo { view, own, common }), Some(last))
+                if view.generation == generation =>
+            {
                 (view.updated(fleet, &tables, last), own, Some(common))
             }
-            _ => (ControllerView::new(fleet, &tables), BTreeMap::new(), None),
+            _ => (ControllerView::new(fleet, &tables, generation), BTreeMap::new(), None),
         };
         let asleep_since = asleep_since(memory, &view, fleet.now);
         let passes = policies(observed, driver, generation);
@@ -293,6 +295,7 @@ impl ControllerForecast {
 /// The controller's view.
 #[derive(Clone)]
 struct ControllerView {
+    generation: ControllerGeneration,
     /// Its view of the nodes.
     cache: SnapshotCache,
     /// A hash over the objects that wake it ([`watched`]).
@@ -300,11 +303,16 @@ struct ControllerView {
 }
 
 impl ControllerView {
-    fn new(fleet: &FleetInputs<'_>, tables: &SnapshotTables<'_>) -> Self {
+    fn new(
+        fleet: &FleetInputs<'_>,
+        tables: &SnapshotTables<'_>,
+        generation: ControllerGeneration,
+    ) -> Self {
         let (observed, driver) = (fleet.observed, fleet.settings.driver);
         Self {
+            generation,
             cache: SnapshotCache::new(observed, tables),
-            watched: watched(observed, driver, None),
+            watched: watched(observed, driver, generation, None),
         }
     }
 
@@ -318,12 +326,12 @@ impl ControllerView {
         let (observed, driver) = (fleet.observed, fleet.settings.driver);
         self.cache.update(observed, tables, last.changed.iter().map(String::as_str));
         let since = (self.watched, &last.observed, &last.changed);
-        self.watched = watched(observed, driver, Some(since));
+        self.watched = watched(observed, driver, self.generation, Some(since));
         self
     }
 }
 
-/// Records the hash over the objects that every release of the controller watches, and returns
+/// Records the hash over the objects that the controller watches, and returns
 /// since when it has been unchanged. `None` in the first decision of a process: the controller may
 /// have been asleep for long, and each command would report the time of its own start.
 fn asleep_since(
