@@ -161,8 +161,14 @@ impl Printer {
     #[cfg(feature = "cli")]
     pub fn findings(&mut self, findings: &Diagnostics) {
         if !findings.is_empty() {
-            self.line(&format!("{}\n", findings.render()));
+            self.drawn_findings(&findings.render());
         }
+    }
+
+    /// Writes what [`Diagnostics::render`] has returned.
+    #[cfg(feature = "cli")]
+    pub fn drawn_findings(&mut self, drawn: &str) {
+        self.line(&format!("{drawn}\n"));
     }
 
     /// Writes a text without hidden characters, except colors, and a line break to standard error.

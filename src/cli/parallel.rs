@@ -1,5 +1,6 @@
 //! Parallel processing of a list.
 
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
@@ -56,6 +57,18 @@ pub(super) fn map_reporting<'a, T: Sync, R: Send>(
     });
     results.sort_by_key(|(index, _)| *index);
     results.into_iter().map(|(_, result)| result).collect()
+}
+
+/// Runs both at the same time, the first one in this thread.
+pub(super) fn both<A, B: Send>(
+    first: impl FnOnce() -> A,
+    second: impl FnOnce() -> B + Send,
+) -> (A, B) {
+    thread::scope(|scope| {
+        let second = scope.spawn(second);
+        let first = first();
+        (first, second.join().unwrap_or_else(|panic| resume_unwind(panic)))
+    })
 }
 
 #[cfg(test)]

@@ -64,6 +64,11 @@ impl<'a> LoadedRecipe<'a> {
             }
         }
     }
+
+    /// Returns the findings about the recipe.
+    pub fn findings(&self) -> &Diagnostics {
+        &self.findings
+    }
 }
 
 /// Refuses recipes with the same name, which would overwrite each other. None of them is rendered.
@@ -97,7 +102,6 @@ pub fn render(loaded: &LoadedRecipe<'_>, options: &RenderOptions) -> RenderOutco
     let mut outcome = RenderOutcome {
         file: loaded.file.to_owned(),
         name: loaded.recipe.as_ref().map(|recipe| recipe.metadata.name.clone()),
-        findings: loaded.findings.clone(),
         notes: Vec::new(),
         releases: Vec::new(),
         lines: Vec::new(),

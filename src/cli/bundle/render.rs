@@ -16,6 +16,7 @@ use contract::grammar;
 use deployer::source::{BundleSourceError, BundleSourcePart};
 use deployer::verification::{SignerIdentity, SourceVerification};
 use deployer::{self, BundleSource, DEPLOYERS, Deployer, SourceNeed};
+use diagnostics::diagnostic::Diagnostics;
 use release::hook_image::HookImage;
 use release::mirror::RegistryMirror;
 use release::{PlanOptions, sources};
@@ -128,6 +129,16 @@ enum RenderFormat {
     Json,
 }
 
+impl RenderFormat {
+    /// Draws the findings of a recipe, if there are any.
+    fn draw(self, findings: &Diagnostics) -> Option<String> {
+        (!findings.is_empty()).then(|| match self {
+            Self::Text => findings.render(),
+            Self::Json => findings.render_plain(),
+        })
+    }
+}
+
 /// A request to render, with all checks that need no recipe.
 struct RenderRequest {
     recipes: Vec<String>,
@@ -169,12 +180,24 @@ impl RenderArguments {
         if options.is_many {
             refuse_twins(&mut loaded);
         }
-        let outcomes = parallel::map(&loaded, |loaded| render(loaded, &options));
+        let work = || parallel::map(&loaded, |loaded| render(loaded, &options));
+        let findings = || loaded.iter().map(|loaded| format.draw(loaded.findings())).collect();
+        // Drawing a few dozen findings takes a fifth of the time of one bundle.
+        let (outcomes, findings): (Vec<RenderOutcome>, Vec<Option<String>>) =
+            if loaded.iter().all(|loaded| loaded.findings().is_empty()) {
+                (work(), findings())
+            } else {
+                parallel::both(work, findings)
+            };
         let mut written = ExitCode::Success;
         match format {
-            RenderFormat::Json => written = json::print(&outcomes, printer),
-            RenderFormat::Text if options.is_many => text::print_many(&outcomes, printer),
-            RenderFormat::Text => text::print_single(&outcomes, options.source.as_ref(), printer),
+            RenderFormat::Json => written = json::print(&outcomes, &findings, printer),
+            RenderFormat::Text if options.is_many => {
+                text::print_many(&outcomes, &findings, printer);
+            }
+            RenderFormat::Text => {
+                text::print_single(&outcomes, &findings, options.source.as_ref(), printer);
+            }
         }
         let codes: Vec<ExitCode> =
             outcomes.iter().flat_map(RenderOutcome::failures).map(|failure| failure.code).collect();

@@ -6,7 +6,6 @@ use crate::info::{BundleIdentity, ReleaseInfo};
 use crate::write::WriteSummary;
 use contract::exit::ExitCode;
 use deployer::Deployer;
-use diagnostics::diagnostic::Diagnostics;
 
 /// One recipe and its bundles.
 pub struct RenderOutcome {
@@ -14,8 +13,6 @@ pub struct RenderOutcome {
     pub file: String,
     /// `metadata.name`, if it could be read.
     pub name: Option<String>,
-    /// Findings about the recipe.
-    pub findings: Diagnostics,
     /// Notes for the user that are not errors.
     pub notes: Vec<String>,
     /// The releases, as in `bundle-info.yaml`.

@@ -26,7 +26,7 @@ struct RenderEntry<'a> {
     releases: &'a [ReleaseInfo],
     notes: Vec<String>,
     /// The findings in the recipe, as text.
-    findings: Option<String>,
+    findings: Option<&'a str>,
     error: Option<RenderEntryError<'a>>,
 }
 
@@ -37,15 +37,26 @@ struct RenderEntryError<'a> {
 }
 
 /// Prints all entries. Returns the exit code of the command if nothing else has failed.
-pub(super) fn print(outcomes: &[RenderOutcome], printer: &mut Printer) -> ExitCode {
+pub(super) fn print(
+    outcomes: &[RenderOutcome],
+    findings: &[Option<String>],
+    printer: &mut Printer,
+) -> ExitCode {
     let entries: Vec<RenderEntry<'_>> = outcomes
         .iter()
-        .flat_map(|outcome| outcome.bundles.iter().map(move |bundle| entry(outcome, bundle)))
+        .zip(findings)
+        .flat_map(|(outcome, findings)| {
+            outcome.bundles.iter().map(|bundle| entry(outcome, findings.as_deref(), bundle))
+        })
         .collect();
     printer.json(&entries)
 }
 
-fn entry<'a>(outcome: &'a RenderOutcome, bundle: &'a RenderedBundle) -> RenderEntry<'a> {
+fn entry<'a>(
+    outcome: &'a RenderOutcome,
+    findings: Option<&'a str>,
+    bundle: &'a RenderedBundle,
+) -> RenderEntry<'a> {
     let written = bundle.result.as_ref().and_then(|result| result.as_ref().ok());
     let failure = outcome.failure.as_ref().or_else(|| bundle.result.as_ref()?.as_ref().err());
     RenderEntry {
@@ -56,7 +67,7 @@ fn entry<'a>(outcome: &'a RenderOutcome, bundle: &'a RenderedBundle) -> RenderEn
         replaced: written.is_some_and(|written| written.replaced),
         releases: &outcome.releases,
         notes: outcome.notes.iter().cloned().chain(bundle.notes(outcome.label())).collect(),
-        findings: (!outcome.findings.is_empty()).then(|| outcome.findings.render_plain()),
+        findings,
         error: failure.map(|RenderFailure { message, hint, .. }| RenderEntryError {
             message,
             hint: hint.as_deref(),

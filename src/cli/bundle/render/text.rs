@@ -9,14 +9,15 @@ use contract::count::with_noun;
 use deployer::{BundleSource, shell_word};
 use release::model::IMAGE_WITHOUT_REGISTRY;
 
-/// Prints everything about one bundle, and the next steps.
+/// Prints everything about one bundle, and the next steps. `findings`: of each recipe, drawn.
 pub(super) fn print_single(
     outcomes: &[RenderOutcome],
+    findings: &[Option<String>],
     source: Option<&BundleSource>,
     printer: &mut Printer,
 ) {
-    for outcome in outcomes {
-        print_recipe(outcome, printer);
+    for (outcome, findings) in outcomes.iter().zip(findings) {
+        print_recipe(outcome, findings.as_deref(), printer);
         for bundle in &outcome.bundles {
             match &bundle.result {
                 None => {}
@@ -38,11 +39,15 @@ pub(super) fn print_single(
     }
 }
 
-/// Prints one line for each of many bundles, and a summary.
-pub(super) fn print_many(outcomes: &[RenderOutcome], printer: &mut Printer) {
-    for outcome in outcomes {
+/// Prints one line for each of many bundles, and a summary. `findings`: of each recipe, drawn.
+pub(super) fn print_many(
+    outcomes: &[RenderOutcome],
+    findings: &[Option<String>],
+    printer: &mut Printer,
+) {
+    for (outcome, findings) in outcomes.iter().zip(findings) {
         printer.note(&head(outcome));
-        print_recipe(outcome, printer);
+        print_recipe(outcome, findings.as_deref(), printer);
         for bundle in &outcome.bundles {
             match &bundle.result {
                 None => {}
@@ -72,8 +77,10 @@ fn head(outcome: &RenderOutcome) -> String {
     }
 }
 
-fn print_recipe(outcome: &RenderOutcome, printer: &mut Printer) {
-    printer.findings(&outcome.findings);
+fn print_recipe(outcome: &RenderOutcome, findings: Option<&str>, printer: &mut Printer) {
+    if let Some(findings) = findings {
+        printer.drawn_findings(findings);
+    }
     if let Some(failure) = &outcome.failure {
         print_failure(failure, printer);
     }
