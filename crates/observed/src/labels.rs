@@ -14,6 +14,7 @@ use serde::{Serialize, Serializer};
 use contract::selector::Labeled;
 
 use super::hash::hash;
+use super::text::is_same_text;
 
 /// What the value of a label or an annotation can mean.
 pub trait ParsedValue: Any + Clone + Send + Sync {
@@ -106,7 +107,7 @@ impl Labels {
 
     fn place(&self, key: &str) -> Option<usize> {
         let hash = hash(key);
-        self.entries.iter().position(|slot| slot.hash == hash && slot.label.key == key)
+        self.entries.iter().position(|slot| slot.hash == hash && is_same_text(&slot.label.key, key))
     }
 
     /// Returns the value of a key.

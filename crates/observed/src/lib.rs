@@ -24,6 +24,7 @@ pub mod pause;
 mod pod;
 pub mod project;
 mod taint;
+pub mod text;
 pub mod version;
 mod views;
 pub mod workload;

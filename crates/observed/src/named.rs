@@ -9,6 +9,7 @@ use std::ops::Index;
 use std::sync::Arc;
 
 use super::hash::hash;
+use super::text::is_same_text;
 
 /// Maximum number of entries that are copied when one of them is changed. A change also copies the
 /// list of all blocks, which is longer if they are smaller. The allocator of the hook's image
@@ -44,7 +45,7 @@ impl<T> Block<T> {
 
     fn place_of(&self, name: &str) -> Option<usize> {
         let hash = hash(name);
-        self.entries.iter().position(|entry| entry.hash == hash && *entry.name == *name)
+        self.entries.iter().position(|entry| entry.hash == hash && is_same_text(&entry.name, name))
     }
 
     fn is_shared_with(&self, other: &Self) -> bool {

@@ -11,6 +11,7 @@ use super::{
     CountedEntries, DriverSelection, MaintenanceObject, NodeAnnotations, NodeEntry, PodRevision,
     SnapshotDriverPod, SnapshotError, UpgradeSnapshot, ValidatorPod,
 };
+use observed::text::is_same_text;
 use observed::{self, Observed, ObservedDaemonSet, ObservedNode, ObservedPod, Views, newest};
 use observed::{selects, untolerated_taint};
 
@@ -348,9 +349,9 @@ fn state_and_skip<'a>(
 ) -> (Option<&'a str>, Option<&'a str>) {
     let (mut state, mut skip) = (None, None);
     for (key, value) in node.labels.starting_with(traits.controller_prefix) {
-        if key == traits.state_label {
+        if is_same_text(key, traits.state_label) {
             state = Some(value);
-        } else if key == traits.skip_label {
+        } else if is_same_text(key, traits.skip_label) {
             skip = Some(value);
         }
     }
@@ -361,17 +362,17 @@ fn state_and_skip<'a>(
 fn notes<'a>(node: &'a ObservedNode, traits: &DriverTraits) -> NodeAnnotations<'a> {
     let mut notes = NodeAnnotations::default();
     for (key, value) in node.annotations.starting_with(traits.controller_prefix) {
-        if key == traits.safe_load {
+        if is_same_text(key, traits.safe_load) {
             notes.safe_load = Some(value);
-        } else if key == traits.initially_unschedulable {
+        } else if is_same_text(key, traits.initially_unschedulable) {
             notes.initially_unschedulable = true;
-        } else if key == traits.wait_start {
+        } else if is_same_text(key, traits.wait_start) {
             notes.wait_start = Some(value);
-        } else if key == traits.validation_start {
+        } else if is_same_text(key, traits.validation_start) {
             notes.validation_start = Some(value);
-        } else if key == traits.requested {
+        } else if is_same_text(key, traits.requested) {
             notes.requested = Some(value);
-        } else if key == traits.requestor {
+        } else if is_same_text(key, traits.requestor) {
             notes.requestor = true;
         }
     }
