@@ -165,7 +165,7 @@ impl Printer {
         }
     }
 
-    /// Writes what [`Diagnostics::render`] has returned.
+    /// Writes what [`Diagnostics::render`] has returned: it has no hidden characters.
     #[cfg(feature = "cli")]
     pub fn drawn_findings(&mut self, drawn: &str) {
         self.line(&format!("{drawn}\n"));

@@ -59,15 +59,17 @@ pub(super) fn map_reporting<'a, T: Sync, R: Send>(
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Runs both at the same time, the first one in this thread.
-pub(super) fn both<A, B: Send>(
-    first: impl FnOnce() -> A,
-    second: impl FnOnce() -> B + Send,
-) -> (A, B) {
+/// Runs both, the first one in this thread. The second one runs at the same time, or after the first
+/// one if the system permits no more threads.
+pub(super) fn both<A, B: Send>(first: impl FnOnce() -> A, second: impl Fn() -> B + Sync) -> (A, B) {
     thread::scope(|scope| {
-        let second = scope.spawn(second);
+        let other = thread::Builder::new().spawn_scoped(scope, &second);
         let first = first();
-        (first, second.join().unwrap_or_else(|panic| resume_unwind(panic)))
+        let second = match other {
+            Ok(other) => other.join().unwrap_or_else(|panic| resume_unwind(panic)),
+            Err(_) => second(),
+        };
+        (first, second)
     })
 }
 

@@ -67,12 +67,18 @@ impl ControllerGeneration {
     }
 }
 
-fn gpu_spec(observed: &Observed) -> Option<(&str, i64)> {
-    observed.live_cluster_policy().map(|policy| (policy.uid.as_str(), policy.generation))
-}
-
-fn ofed_spec(observed: &Observed) -> Option<(&str, i64)> {
-    observed.live_nic_cluster_policy().map(|policy| (policy.uid.as_str(), policy.generation))
+/// Returns UID and generation of the operator's own custom resource: what shows an edit of its
+/// spec.
+pub fn policy_spec(observed: &Observed, driver: Driver) -> Option<(&str, i64)> {
+    match driver {
+        Driver::DaemonSet => None,
+        Driver::Gpu => {
+            observed.live_cluster_policy().map(|policy| (policy.uid.as_str(), policy.generation))
+        }
+        Driver::Ofed => observed
+            .live_nic_cluster_policy()
+            .map(|policy| (policy.uid.as_str(), policy.generation)),
+    }
 }
 
 /// Returns the changes between two observations.
@@ -130,14 +136,7 @@ fn of_custom_resources(
     driver: Driver,
     note: &mut impl FnMut(WakingChange, bool),
 ) {
-    note(
-        WakingChange::PolicySpec,
-        match driver {
-            Driver::DaemonSet => false,
-            Driver::Gpu => gpu_spec(before) != gpu_spec(after),
-            Driver::Ofed => ofed_spec(before) != ofed_spec(after),
-        },
-    );
+    note(WakingChange::PolicySpec, policy_spec(before, driver) != policy_spec(after, driver));
     let drivers = |observed: &Observed| {
         let all = observed.live_nvidia_drivers();
         all.map(|object| (object.uid.clone(), object.generation)).collect::<BTreeSet<_>>()

@@ -1,4 +1,4 @@
-//! The comparison of texts that start with the same bytes.
+//! The comparison of texts.
 
 /// Returns whether two texts are equal. Compares 16 bytes at a time: every lookup of a label calls
 /// this, most keys start with the same bytes, and musl compares byte by byte.

@@ -88,8 +88,8 @@ pub struct RunMemory {
     pub pending: Arc<BTreeMap<AwaitedStep, Timestamp>>,
     /// How often the hook woke the controller for that, and when last.
     pub wakes: Arc<BTreeMap<AwaitedStep, (u32, Timestamp)>>,
-    /// A hash over the objects that the controller watches, and since when it has been unchanged.
-    pub vendor_seen: Option<(u64, Timestamp)>,
+    /// The objects that the controller watches, as the last decision observed them.
+    pub vendor_seen: Option<WatchedObjects>,
     /// The last observed activity of the operator.
     pub operator: Option<OperatorActivity>,
     /// The operator's version when a run last succeeded; `None` if unknown.
@@ -113,6 +113,17 @@ pub struct RunMemory {
     /// Since when all conditions have been met, and the fleet for which they were met: a change of
     /// the fleet restarts the quiet period.
     pub well: Option<(Arc<[String]>, Timestamp)>,
+}
+
+/// The objects that NVIDIA's controller watches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WatchedObjects {
+    /// A hash over them.
+    pub hash: u64,
+    /// Since when they have been unchanged.
+    pub since: Timestamp,
+    /// Whether one of them changed then. `false`: the process observed them then for the first time.
+    pub has_changed: bool,
 }
 
 /// A step that NVIDIA's controller would take: the node and its state.

@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use crate::spec::fingerprint;
 use contract::driver::{Driver, DriverTraits};
 use nvidia_upgrade::controller_generation::ControllerGeneration;
-use nvidia_upgrade::wake::WakingChange;
-use observed::{Observed, ObservedNode};
+use nvidia_upgrade::snapshot::DriverSelection;
+use nvidia_upgrade::wake::{WakingChange, policy_spec};
+use observed::{Observed, ObservedDaemonSet, ObservedNode};
 
 /// Returns the hash for this generation of the controller. It is a sum over the nodes: `before` is a
 /// previous sum with its observed state and the nodes that have changed since then, so that the
@@ -27,7 +27,7 @@ pub(crate) fn watched(
             .nodes
             .values()
             .map(|node| of_node(Some(node)))
-            .fold(of_fleet(observed), u64::wrapping_add);
+            .fold(of_fleet(observed, driver, generation), u64::wrapping_add);
     };
     changed.iter().fold(sum, |sum, name| {
         sum.wrapping_sub(of_node(then.nodes.get(name)))
@@ -35,10 +35,18 @@ pub(crate) fn watched(
     })
 }
 
-fn of_fleet(observed: &Observed) -> u64 {
+fn of_fleet(observed: &Observed, driver: Driver, generation: ControllerGeneration) -> u64 {
     let mut hasher = DefaultHasher::new();
-    fingerprint(observed).hash(&mut hasher);
-    for daemon_set in &observed.daemon_sets {
+    policy_spec(observed, driver).hash(&mut hasher);
+    if generation.is_woken_by(WakingChange::DriverSpec) {
+        for object in observed.live_nvidia_drivers() {
+            (&object.uid, object.generation).hash(&mut hasher);
+        }
+    }
+    let selection = DriverSelection::from_observed(observed, driver);
+    let is_driver =
+        |daemon_set: &&ObservedDaemonSet| selection.selects(&daemon_set.template_labels);
+    for daemon_set in observed.daemon_sets.iter().filter(is_driver) {
         (
             &daemon_set.uid,
             &daemon_set.images,

@@ -9,7 +9,7 @@ use planner::decide::{Action, Decision};
 
 use crate::fleet::{Fleet, NEW, at};
 
-/// The time until the hook sees its patch of a node.
+/// The time until the hook sees that a node has changed.
 const SEEN: Duration = Duration::from_millis(100);
 
 /// Returns a fleet with a node whose driver the controller replaces. The new one is not ready yet.
@@ -46,6 +46,26 @@ fn ready_driver_wakes_the_controller_at_once() {
     }
 }
 
+/// Follows the fleet until the hook wakes the controller no more. Returns when it did, in seconds
+/// from 140 on. `seen`: whether its patches reach the node.
+fn wakes(fleet: &mut Fleet, seen: bool) -> Vec<i64> {
+    let (mut now, mut wakes) = (at(140), Vec::new());
+    while now < at(240) {
+        let decision = fleet.decide_at(now);
+        let patch = wake(&decision);
+        if let Some(patch) = patch {
+            wakes.push(now.duration_since(at(140)).as_secs());
+            if seen {
+                fleet.patch(patch);
+            }
+            fleet.node(&patch.node).version.push('1');
+        }
+        // The hook decides when it sees that the node has changed.
+        now = if patch.is_some() { now + SEEN } else { decision.wake_at };
+    }
+    wakes
+}
+
 /// The controller's own write starts another pass, when the present one is over. Until then, a wake
 /// changes nothing.
 #[test]
@@ -54,31 +74,51 @@ fn controller_has_time_for_its_next_pass() {
         let mut fleet = replacing(nodes, "v26.7.0");
         fleet.driver_pod("gpu-0").containers_ready = true;
         fleet.state("gpu-0", "uncordon-required");
-        let (mut now, mut wakes) = (at(140), Vec::new());
-        while now < at(240) {
-            let decision = fleet.decide_at(now);
-            let patch = wake(&decision);
-            if let Some(patch) = patch {
-                wakes.push(now.duration_since(at(140)).as_secs());
-                fleet.patch(patch);
-                fleet.node(&patch.node).version.push('1');
-            }
-            // The hook decides when it sees its patch.
-            now = if patch.is_some() { now + SEEN } else { decision.wake_at };
-        }
-        assert_eq!(wakes, expected, "{nodes} nodes");
+        assert_eq!(wakes(&mut fleet, true), expected, "{nodes} nodes");
     }
+}
+
+/// A pass takes as long as the nodes with a driver need.
+#[test]
+fn nodes_without_driver_do_not_prolong_a_pass() {
+    let mut fleet = replacing(3, "v26.7.0");
+    for index in 0..500 {
+        let mut node = fleet.node("gpu-1").clone();
+        (node.name, node.uid) = (format!("cpu-{index}"), format!("uid-cpu-{index}"));
+        node.labels.clear();
+        fleet.observed.nodes.insert(node.name.clone(), node);
+    }
+    fleet.driver_pod("gpu-0").containers_ready = true;
+    fleet.state("gpu-0", "uncordon-required");
+    assert_eq!(wakes(&mut fleet, true), [1, 6, 16]);
+}
+
+/// Nothing is known about the time before the process: the controller may be asleep.
+#[test]
+fn new_process_does_not_wait_for_a_pass() {
+    let mut fleet = replacing(1000, "v26.7.0");
+    fleet.driver_pod("gpu-0").containers_ready = true;
+    fleet.restart();
+    assert_eq!(wakes(&mut fleet, true)[0], 1);
+}
+
+/// A wake that the API server refused starts no pass.
+#[test]
+fn refused_wake_is_repeated_soon() {
+    let mut fleet = replacing(1000, "v26.7.0");
+    fleet.driver_pod("gpu-0").containers_ready = true;
+    assert_eq!(wakes(&mut fleet, false), [0, 5, 15]);
 }
 
 /// Regression: a changed skip label counted as an event that wakes each release of the controller,
 /// so the hook did not wake those that do not watch it.
 #[test]
 fn skip_label_wakes_only_releases_that_watch_it() {
-    for (version, is_woken) in [("v26.3.1", true), ("v26.7.0", false)] {
+    for (version, first) in [("v26.3.1", 0), ("v26.7.0", 1)] {
         let mut fleet = replacing(3, version);
         fleet.pass(139);
         fleet.driver_pod("gpu-0").containers_ready = true;
         fleet.node("gpu-1").labels.insert(names::UPGRADE_SKIP_LABEL.into(), "false".into());
-        assert_eq!(wake(&fleet.decide(140)).is_some(), is_woken, "{version}");
+        assert_eq!(wakes(&mut fleet, true)[0], first, "{version}");
     }
 }

@@ -23,29 +23,28 @@ use crate::reason::Reason;
 use crate::reason::upgrade::UpgradeReason;
 use crate::{abort, hold};
 use contract::task::Task;
-use nvidia_upgrade::controller_generation::ControllerGeneration;
-use nvidia_upgrade::predict::PredictedMove;
 use nvidia_upgrade::state::ControllerState;
 use nvidia_upgrade::wake::WakingChange;
 use observed::ObservedNode;
 
 use crate::decide::assess::{UpgradeStanding, UpgradeTurn};
 use crate::decide::inputs::FleetInputs;
+use crate::decide::modes::observe::ControllerForecast;
 use crate::decide::node_draft::NodeDraft;
 use crate::decide::paused_nodes::{hold_paused, paused};
 use crate::decide::run_nodes::RunNodes;
 
-/// Seconds within which the controller acts on a change of an object that it watches. Only then
-/// does the hook wake it.
+/// Seconds that the controller has to act on a change of an object that it watches, in a small
+/// fleet.
 const NOTICE_SECONDS: u64 = 1;
 /// Maximum number of wakes for one node in one state.
 const MOST_WAKES: u32 = 3;
-/// Seconds between the first two such wakes, doubled each time. A pass of the controller may take
-/// longer ([`pass_seconds`]); during it, only one wake has an effect: it starts the next pass.
+/// Seconds between the first two such wakes in a small fleet, doubled each time.
 const WAKE_SECONDS: u64 = 5;
-/// Number of nodes that the controller processes in a second of its pass, in a fleet of a thousand.
-/// Source: the model of a pass in the simulator (`pass_time`).
-const NODES_PER_SECOND: usize = 50;
+/// Number of driver pods that the controller processes in a second of its pass, in a fleet of a
+/// thousand nodes. Several wakes during a pass start only one more pass. Source: the model of a pass
+/// in the simulator (`pass_time`), and an upgrade of a thousand nodes with NVIDIA's library.
+const PODS_PER_SECOND: usize = 50;
 /// Maximum number of seconds that the hook waits for a pass. The controller starts one every two
 /// minutes anyway.
 const MOST_PASS_SECONDS: u64 = 60;
@@ -227,14 +226,17 @@ fn has_room(fleet: &FleetInputs<'_>, node: &ObservedNode) -> bool {
 }
 
 /// Wakes the controller if it would continue with a node, has had time to notice, and has not been
-/// woken too often for that. What it does not watch, it does not notice: if all that it watches has
-/// been unchanged for long enough when the node could continue, it is woken at once.
+/// woken too often for that.
+///
+/// What it does not watch, it does not notice: if all that it watches has been unchanged for long
+/// enough when the node could continue, it is woken at once. If something changed at that time or
+/// later, another pass is due, and has the time of a whole pass to start.
 pub(in crate::decide) fn wake(
     memory: &mut RunMemory,
     nodes: &mut RunNodes<'_>,
-    generation: ControllerGeneration,
-    moves: &[PredictedMove],
+    forecast: &ControllerForecast,
 ) {
+    let generation = forecast.generation;
     let fleet = nodes.fleet;
     let mut pending = BTreeMap::new();
     // The controller finishes nodes that it has started. Holds keep other paused nodes from it;
@@ -242,7 +244,7 @@ pub(in crate::decide) fn wake(
     let is_free = |name: &str| {
         fleet.observed.nodes.get(name).is_none_or(|node| paused(fleet, node).is_none())
     };
-    for one in moves.iter().filter(|one| one.from.is_busy() || is_free(&one.node)) {
+    for one in forecast.moves.iter().filter(|one| one.from.is_busy() || is_free(&one.node)) {
         let key = (one.node.clone(), one.from.label());
         let since = memory.pending.get(&key).copied().unwrap_or(fleet.now);
         pending.insert(key, since);
@@ -251,19 +253,26 @@ pub(in crate::decide) fn wake(
         Arc::make_mut(&mut memory.wakes).retain(|key, _| pending.contains_key(key));
     }
     let notices_pods = generation.is_woken_by(WakingChange::DaemonSetStatus);
-    let asleep_since = memory.vendor_seen.map(|(_, since)| since).filter(|_| !notices_pods);
-    let pass = pass_seconds(fleet);
+    // If it also watches what makes nodes continue, the hash does not contain all that it watches.
+    let seen = memory.vendor_seen.filter(|_| !notices_pods);
+    let pass = pass_seconds(forecast);
     let mut due = Vec::new();
     for (key, since) in &pending {
-        let unnoticed_since = asleep_since.unwrap_or(*since);
-        let (count, last) = memory.wakes.get(key).copied().unwrap_or((0, unnoticed_since));
-        let pause = match count {
-            // Something that it watches changed since then: it makes another pass anyway.
-            0 if *since <= unnoticed_since => NOTICE_SECONDS.max(pass),
-            0 => NOTICE_SECONDS,
-            count => WAKE_SECONDS.max(pass) << (count - 1).min(4),
+        let wakes = memory.wakes.get(key).copied();
+        let (from, seconds, doubled, another_pass) = match (wakes, seen) {
+            (None, None) => (*since, NOTICE_SECONDS, 0, false),
+            (None, Some(seen)) => {
+                (seen.since, NOTICE_SECONDS, 0, seen.has_changed && seen.since >= *since)
+            }
+            // The wake itself is such a change, unless it was refused.
+            (Some((count, last)), seen) => {
+                let is_seen = seen.is_some_and(|seen| seen.since > last);
+                (last, WAKE_SECONDS, (count - 1).min(4), is_seen)
+            }
         };
-        if count < MOST_WAKES && nodes.alarm.passed(last, pause) {
+        let pause = if another_pass { seconds.max(pass) } else { seconds } << doubled;
+        let is_allowed = wakes.is_none_or(|(count, _)| count < MOST_WAKES);
+        if is_allowed && nodes.alarm.passed(from, pause) {
             due.push(key.clone());
         }
     }
@@ -283,9 +292,9 @@ pub(in crate::decide) fn wake(
 }
 
 /// Returns about how many seconds a pass of the controller takes.
-fn pass_seconds(fleet: &FleetInputs<'_>) -> u64 {
-    let seconds = fleet.observed.nodes.len() / NODES_PER_SECOND;
-    u64::try_from(seconds).map_or(MOST_PASS_SECONDS, |seconds| seconds.min(MOST_PASS_SECONDS))
+fn pass_seconds(forecast: &ControllerForecast) -> u64 {
+    let seconds = u64::try_from(forecast.driver_pods() / PODS_PER_SECOND);
+    seconds.unwrap_or(u64::MAX).min(MOST_PASS_SECONDS)
 }
 
 fn takes_patches(fleet: &FleetInputs<'_>, node: &ObservedNode) -> bool {

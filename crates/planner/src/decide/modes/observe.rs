@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::hold::HoldPurpose;
-use crate::memory::RunMemory;
+use crate::memory::{RunMemory, WatchedObjects};
 use crate::note::DecisionNote;
 use crate::reason::Reason;
 use crate::watched::watched;
@@ -48,7 +48,7 @@ pub(in crate::decide) fn ask_controller(
     };
     if wakes {
         assist::clean_bystanders(nodes);
-        assist::wake(memory, nodes, forecast.generation, &forecast.moves);
+        assist::wake(memory, nodes, forecast);
     }
     let mut last = None;
     for node in &mut nodes.listed {
@@ -170,10 +170,9 @@ impl ControllerForecast {
         let tables =
             SnapshotTables::new(observed, &SnapshotInputs::from_observed(observed, driver));
         let (view, own_before, known) = match (before, last) {
-            (Some(ControllerMemo { view, own, common }), Some(last))
-                if view.generation == generation =>
-            {
-                (view.updated(fleet, &tables, last), own, Some(common))
+            // No memo outlives a change of the operator's version.
+            (Some(ControllerMemo { view, own, common }), Some(last)) => {
+                (view.updated(fleet, &tables, generation, last), own, Some(common))
             }
             _ => (ControllerView::new(fleet, &tables, generation), BTreeMap::new(), None),
         };
@@ -211,6 +210,11 @@ impl ControllerForecast {
         };
         let is_common_wait_new = known.as_ref() != Some(&common);
         Some(Self { view, generation, moves, own, common, off, concerned, is_common_wait_new })
+    }
+
+    /// Returns the number of pods that a pass of the controller reads.
+    pub(in crate::decide) fn driver_pods(&self) -> usize {
+        self.view.cache.reads().pods
     }
 
     /// Returns the nodes whose own wait has changed since the last decision.
@@ -295,7 +299,6 @@ impl ControllerForecast {
 /// The controller's view.
 #[derive(Clone)]
 struct ControllerView {
-    generation: ControllerGeneration,
     /// Its view of the nodes.
     cache: SnapshotCache,
     /// A hash over the objects that wake it ([`watched`]).
@@ -310,7 +313,6 @@ impl ControllerView {
     ) -> Self {
         let (observed, driver) = (fleet.observed, fleet.settings.driver);
         Self {
-            generation,
             cache: SnapshotCache::new(observed, tables),
             watched: watched(observed, driver, generation, None),
         }
@@ -321,12 +323,13 @@ impl ControllerView {
         mut self,
         fleet: &FleetInputs<'_>,
         tables: &SnapshotTables<'_>,
+        generation: ControllerGeneration,
         last: &LastDecision,
     ) -> Self {
         let (observed, driver) = (fleet.observed, fleet.settings.driver);
         self.cache.update(observed, tables, last.changed.iter().map(String::as_str));
         let since = (self.watched, &last.observed, &last.changed);
-        self.watched = watched(observed, driver, self.generation, Some(since));
+        self.watched = watched(observed, driver, generation, Some(since));
         self
     }
 }
@@ -340,10 +343,12 @@ fn asleep_since(
     now: Timestamp,
 ) -> Option<Timestamp> {
     match memory.vendor_seen {
-        Some((before, since)) if before == view.watched => Some(since),
+        Some(seen) if seen.hash == view.watched => Some(seen.since),
         before => {
-            memory.vendor_seen = Some((view.watched, now));
-            before.is_some().then_some(now)
+            let has_changed = before.is_some();
+            memory.vendor_seen =
+                Some(WatchedObjects { hash: view.watched, since: now, has_changed });
+            has_changed.then_some(now)
         }
     }
 }
