@@ -43,7 +43,7 @@ const MOST_WAKES: u32 = 3;
 const WAKE_SECONDS: u64 = 5;
 /// Number of driver pods that the controller processes in a second of its pass, in a fleet of a
 /// thousand nodes. Several wakes during a pass start only one more pass. Source: the model of a pass
-/// in the simulator (`pass_time`), and an upgrade of a thousand nodes with NVIDIA's library.
+/// in the simulator (`pass_time`), which agrees with recordings of fleets of up to 100 nodes.
 const PODS_PER_SECOND: usize = 50;
 /// Maximum number of seconds that the hook waits for a pass. The controller starts one every two
 /// minutes anyway.
