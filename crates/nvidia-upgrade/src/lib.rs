@@ -13,6 +13,7 @@ pub mod controller_generation;
 pub mod explain;
 pub mod operator;
 pub mod pass;
+pub mod pass_time;
 pub mod policy_rules;
 pub mod predict;
 pub mod snapshot;

@@ -9,6 +9,7 @@ use nvidia_upgrade::controller::{Reconciliation, UpgradeController};
 use nvidia_upgrade::controller_generation::ControllerGeneration;
 use nvidia_upgrade::operator::work;
 use nvidia_upgrade::pass::PassWrite;
+use nvidia_upgrade::pass_time::pass_time;
 use nvidia_upgrade::snapshot::{SnapshotCache, SnapshotInputs, SnapshotTables};
 use observed::{Observed, ObservedNode};
 
@@ -17,7 +18,6 @@ use super::event::WorldEvent;
 use super::event_queue::EventQueue;
 use super::objects::{SimulatedOperand, milliseconds, timestamp};
 use super::operator_objects::{self, OperatorObjects};
-use super::pass_time::pass_time;
 use super::setup::SimulationSetup;
 
 /// Milliseconds from a change to the pass that it starts.

@@ -11,7 +11,6 @@ pub mod controller_loop;
 pub mod fault;
 pub mod found_fleet;
 pub mod moment;
-pub mod pass_time;
 pub mod random;
 pub mod refusals;
 pub mod report;

@@ -70,7 +70,7 @@ fn wakes(fleet: &mut Fleet, seen: bool) -> Vec<i64> {
 /// changes nothing.
 #[test]
 fn controller_has_time_for_its_next_pass() {
-    for (nodes, expected) in [(3, [1, 6, 16]), (1000, [20, 40, 80])] {
+    for (nodes, expected) in [(3, [1, 6, 16]), (1000, [6, 12, 24])] {
         let mut fleet = replacing(nodes, "v26.7.0");
         fleet.driver_pod("gpu-0").containers_ready = true;
         fleet.state("gpu-0", "uncordon-required");

@@ -41,13 +41,9 @@ const NOTICE_SECONDS: u64 = 1;
 const MOST_WAKES: u32 = 3;
 /// Seconds between the first two such wakes in a small fleet, doubled each time.
 const WAKE_SECONDS: u64 = 5;
-/// Number of driver pods that the controller processes in a second of its pass, in a fleet of a
-/// thousand nodes. Several wakes during a pass start only one more pass. Source: the model of a pass
-/// in the simulator (`pass_time`), which agrees with recordings of fleets of up to 100 nodes.
-const PODS_PER_SECOND: usize = 50;
-/// Maximum number of seconds that the hook waits for a pass. The controller starts one every two
-/// minutes anyway.
-const MOST_PASS_SECONDS: u64 = 60;
+/// Maximum number of seconds that the hook waits for passes of the controller, which starts one
+/// every two minutes anyway.
+const MOST_PASS_SECONDS: u64 = 120;
 /// Prefix of the value of a skip label that is gpu-rollout's. Only `true` skips.
 pub const WAKE_VALUE: &str = "gpu-rollout-wake-";
 /// The format of [`RetryCount`].
@@ -230,7 +226,7 @@ fn has_room(fleet: &FleetInputs<'_>, node: &ObservedNode) -> bool {
 ///
 /// What it does not watch, it does not notice: if all that it watches has been unchanged for long
 /// enough when the node could continue, it is woken at once. If something changed at that time or
-/// later, another pass is due, and has the time of a whole pass to start.
+/// later, another pass is due, and has the time to start and to end.
 pub(in crate::decide) fn wake(
     memory: &mut RunMemory,
     nodes: &mut RunNodes<'_>,
@@ -255,7 +251,9 @@ pub(in crate::decide) fn wake(
     let notices_pods = generation.is_woken_by(WakingChange::DaemonSetStatus);
     // If it also watches what makes nodes continue, the hash does not contain all that it watches.
     let seen = memory.vendor_seen.filter(|_| !notices_pods);
-    let pass = pass_seconds(forecast);
+    // The present pass and the next one. Several wakes during a pass start only one more.
+    let passes = (2 * forecast.pass_time(fleet.observed.nodes.len())).as_secs();
+    let passes = passes.min(MOST_PASS_SECONDS);
     let mut due = Vec::new();
     for (key, since) in &pending {
         let wakes = memory.wakes.get(key).copied();
@@ -270,7 +268,7 @@ pub(in crate::decide) fn wake(
                 (last, WAKE_SECONDS, (count - 1).min(4), is_seen)
             }
         };
-        let pause = if another_pass { seconds.max(pass) } else { seconds } << doubled;
+        let pause = if another_pass { seconds.max(passes) } else { seconds } << doubled;
         let is_allowed = wakes.is_none_or(|(count, _)| count < MOST_WAKES);
         if is_allowed && nodes.alarm.passed(from, pause) {
             due.push(key.clone());
@@ -289,12 +287,6 @@ pub(in crate::decide) fn wake(
             *wakes = (wakes.0 + 1, fleet.now);
         }
     }
-}
-
-/// Returns about how many seconds a pass of the controller takes.
-fn pass_seconds(forecast: &ControllerForecast) -> u64 {
-    let seconds = u64::try_from(forecast.driver_pods() / PODS_PER_SECOND);
-    seconds.unwrap_or(u64::MAX).min(MOST_PASS_SECONDS)
 }
 
 fn takes_patches(fleet: &FleetInputs<'_>, node: &ObservedNode) -> bool {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -16,6 +17,7 @@ use nvidia_upgrade::controller_generation::ControllerGeneration;
 use nvidia_upgrade::explain::{ControllerWait, explain_pass};
 use nvidia_upgrade::operator::policies;
 use nvidia_upgrade::pass::PassOptions;
+use nvidia_upgrade::pass_time::pass_time;
 use nvidia_upgrade::predict::PredictedMove;
 use nvidia_upgrade::snapshot::{EntryClass, SnapshotCache, SnapshotInputs, SnapshotTables};
 use nvidia_upgrade::state::ControllerState;
@@ -212,9 +214,10 @@ impl ControllerForecast {
         Some(Self { view, generation, moves, own, common, off, concerned, is_common_wait_new })
     }
 
-    /// Returns the number of pods that a pass of the controller reads.
-    pub(in crate::decide) fn driver_pods(&self) -> usize {
-        self.view.cache.reads().pods
+    /// Returns the time of a pass of the controller without writes. `nodes`: the number of all nodes
+    /// of the cluster.
+    pub(in crate::decide) fn pass_time(&self, nodes: usize) -> Duration {
+        pass_time(self.view.cache.reads(), nodes, &[])
     }
 
     /// Returns the nodes whose own wait has changed since the last decision.

@@ -16,10 +16,10 @@ use nvidia_upgrade::background_task::{drain_ended, eviction_ended};
 use nvidia_upgrade::explain::ControllerWait;
 use nvidia_upgrade::operator::work;
 use nvidia_upgrade::pass::PassWrite;
+use nvidia_upgrade::pass_time::{CONFIRMATION, WRITE, lists_before};
 use nvidia_upgrade::predict::{PredictedMove, PredictedStep as Next};
 use nvidia_upgrade::{ControllerGeneration, ControllerState, explain_pass, pass};
 use observed::Observed;
-use simulator::pass_time::{CONFIRMATION, WRITE, lists_before};
 
 use super::story::{Moment, Step, Story, rules, snapshot, stories};
 

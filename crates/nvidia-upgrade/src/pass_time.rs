@@ -7,9 +7,9 @@
 
 use std::time::Duration;
 
-use nvidia_upgrade::pass::PassWrite;
-use nvidia_upgrade::snapshot::SnapshotReads;
-use nvidia_upgrade::state::ControllerState;
+use super::pass::PassWrite;
+use super::snapshot::SnapshotReads;
+use super::state::ControllerState;
 
 /// The time of a read. Measured with 100 nodes on a real API server: 2.3 ms in the server for a
 /// node, and less than 5 ms for seven of eight lists of ControllerRevisions.
@@ -24,7 +24,7 @@ pub const CONFIRMATION: Duration = Duration::from_millis(100);
 const LEASE_RENEWAL: Duration = Duration::from_secs(10);
 
 /// Returns the time of a pass. `nodes`: the number of all nodes of the cluster.
-pub(super) fn pass_time(reads: SnapshotReads, nodes: usize, writes: &[PassWrite]) -> Duration {
+pub fn pass_time(reads: SnapshotReads, nodes: usize, writes: &[PassWrite]) -> Duration {
     let SnapshotReads { pods, lists } = reads;
     // Those of DaemonSets and pods.
     let first = 2;
