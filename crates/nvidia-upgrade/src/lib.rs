@@ -21,6 +21,7 @@ pub mod state;
 pub mod throttle;
 pub mod users;
 pub mod wake;
+pub mod watched;
 
 pub use controller::UpgradeController;
 pub use controller_generation::ControllerGeneration;

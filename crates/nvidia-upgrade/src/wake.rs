@@ -69,7 +69,7 @@ impl ControllerGeneration {
 
 /// Returns UID and generation of the operator's own custom resource: what shows an edit of its
 /// spec.
-pub fn policy_spec(observed: &Observed, driver: Driver) -> Option<(&str, i64)> {
+pub(super) fn policy_spec(observed: &Observed, driver: Driver) -> Option<(&str, i64)> {
     match driver {
         Driver::DaemonSet => None,
         Driver::Gpu => {
@@ -79,6 +79,12 @@ pub fn policy_spec(observed: &Observed, driver: Driver) -> Option<(&str, i64)> {
             .live_nic_cluster_policy()
             .map(|policy| (policy.uid.as_str(), policy.generation)),
     }
+}
+
+/// Returns UID and generation of every NVIDIADriver.
+pub(super) fn driver_specs(observed: &Observed) -> BTreeSet<(&str, i64)> {
+    let all = observed.live_nvidia_drivers();
+    all.map(|object| (object.uid.as_str(), object.generation)).collect()
 }
 
 /// Returns the changes between two observations.
@@ -137,11 +143,7 @@ fn of_custom_resources(
     note: &mut impl FnMut(WakingChange, bool),
 ) {
     note(WakingChange::PolicySpec, policy_spec(before, driver) != policy_spec(after, driver));
-    let drivers = |observed: &Observed| {
-        let all = observed.live_nvidia_drivers();
-        all.map(|object| (object.uid.clone(), object.generation)).collect::<BTreeSet<_>>()
-    };
-    note(WakingChange::DriverSpec, drivers(before) != drivers(after));
+    note(WakingChange::DriverSpec, driver_specs(before) != driver_specs(after));
 }
 
 /// Notes the changes of the driver DaemonSets, and of their status, which follows their pods.

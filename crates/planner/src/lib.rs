@@ -31,5 +31,4 @@ pub mod spec;
 mod tests;
 mod time;
 pub mod waits;
-mod watched;
 pub mod write_refusals;

@@ -265,7 +265,7 @@ pub(in crate::decide) fn wake(
             // The wake itself is such a change, unless it was refused.
             (Some((count, last)), seen) => {
                 let is_seen = seen.is_some_and(|seen| seen.since > last);
-                (last, WAKE_SECONDS, (count - 1).min(4), is_seen)
+                (last, WAKE_SECONDS, count - 1, is_seen)
             }
         };
         let pause = if another_pass { seconds.max(passes) } else { seconds } << doubled;

@@ -10,7 +10,6 @@ use crate::hold::HoldPurpose;
 use crate::memory::{RunMemory, WatchedObjects};
 use crate::note::DecisionNote;
 use crate::reason::Reason;
-use crate::watched::watched;
 use contract::driver::Driver;
 use contract::task::Task;
 use nvidia_upgrade::controller_generation::ControllerGeneration;
@@ -21,6 +20,7 @@ use nvidia_upgrade::pass_time::pass_time;
 use nvidia_upgrade::predict::PredictedMove;
 use nvidia_upgrade::snapshot::{EntryClass, SnapshotCache, SnapshotInputs, SnapshotTables};
 use nvidia_upgrade::state::ControllerState;
+use nvidia_upgrade::watched::watched;
 use observed::ObservedNode;
 
 use crate::decide::inputs::FleetInputs;

@@ -5,15 +5,16 @@ use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use contract::driver::{Driver, DriverTraits};
-use nvidia_upgrade::controller_generation::ControllerGeneration;
-use nvidia_upgrade::snapshot::DriverSelection;
-use nvidia_upgrade::wake::{WakingChange, policy_spec};
+
+use super::controller_generation::ControllerGeneration;
+use super::snapshot::DriverSelection;
+use super::wake::{WakingChange, driver_specs, policy_spec};
 use observed::{Observed, ObservedDaemonSet, ObservedNode};
 
 /// Returns the hash for this generation of the controller. It is a sum over the nodes: `before` is a
 /// previous sum with its observed state and the nodes that have changed since then, so that the
 /// other nodes need not be examined.
-pub(crate) fn watched(
+pub fn watched(
     observed: &Observed,
     driver: Driver,
     generation: ControllerGeneration,
@@ -39,9 +40,7 @@ fn of_fleet(observed: &Observed, driver: Driver, generation: ControllerGeneratio
     let mut hasher = DefaultHasher::new();
     policy_spec(observed, driver).hash(&mut hasher);
     if generation.is_woken_by(WakingChange::DriverSpec) {
-        for object in observed.live_nvidia_drivers() {
-            (&object.uid, object.generation).hash(&mut hasher);
-        }
+        driver_specs(observed).hash(&mut hasher);
     }
     let selection = DriverSelection::from_observed(observed, driver);
     let is_driver =
