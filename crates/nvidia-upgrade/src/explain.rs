@@ -160,6 +160,36 @@ pub enum ControllerWait {
     },
 }
 
+impl ControllerWait {
+    /// Returns from when on a pass continues with the node although nothing has changed. The
+    /// controller compares whole seconds.
+    pub fn times_out_at(&self) -> Option<Timestamp> {
+        match self {
+            Self::Jobs { until, .. } | Self::Validating { until, .. } => {
+                until.map(|until| later(until, SignedDuration::from_secs(1)))
+            }
+            Self::Off
+            | Self::SandboxWorkloads
+            | Self::Blocked { .. }
+            | Self::PassEnds { .. }
+            | Self::Asleep { .. }
+            | Self::Skipped { .. }
+            | Self::Parallel { .. }
+            | Self::Unavailable { .. }
+            | Self::Evicting { .. }
+            | Self::Draining { .. }
+            | Self::Maintenance { .. }
+            | Self::MaintenanceOff
+            | Self::Terminating { .. }
+            | Self::DriverStarting { .. }
+            | Self::NoValidator
+            | Self::FailedBefore
+            | Self::FailedDriver { .. }
+            | Self::UnknownState { .. } => None,
+        }
+    }
+}
+
 /// A node that others wait for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotHolder {

@@ -146,6 +146,9 @@ pub struct Decision {
     pub verdict: Option<Verdict>,
     /// When to decide again if no observed object changes.
     pub wake_at: Timestamp,
+    /// The same if the operator's leader renews its Lease: until then, another decision without
+    /// other changes would do nothing, and have the same result.
+    pub wake_at_if_led: Timestamp,
 }
 
 /// Makes one decision.

@@ -78,7 +78,7 @@ pub enum Reason {
         /// Holder of the Lease.
         holder: String,
         /// For how many seconds after its start the hook may not have observed a renewal.
-        limit_seconds: i64,
+        limit_seconds: u64,
     },
     /// The operator is the leader, and recently changed its DaemonSets or received a new spec.
     OperatorActing {

@@ -19,6 +19,7 @@ use super::invariants::InvariantChecker;
 use super::model_check;
 use super::objects::{milliseconds, timestamp};
 use super::setup::SimulationSetup;
+use super::wake_check;
 
 /// Number of characters shown before and after a difference.
 const AROUND: usize = 150;
@@ -40,7 +41,13 @@ pub(super) struct SimulatedHook {
     /// Number of the last scheduled decision.
     appointment: u64,
     decides_at: Option<u64>,
+    /// The time of the next decision if nothing changes, and the operator's leader renews its
+    /// Lease.
     wake_at: u64,
+    /// When a leader that does not renew its Lease must be noticed.
+    leader_ends_at: u64,
+    /// Whether something has changed since the last decision.
+    has_news: bool,
     actions: Vec<Action>,
     /// Number of calls without an answer.
     calls: usize,
@@ -69,6 +76,8 @@ impl SimulatedHook {
             appointment: 0,
             decides_at: None,
             wake_at: 0,
+            leader_ends_at: 0,
+            has_news: false,
             actions: Vec::new(),
             calls: 0,
             failed: BTreeSet::new(),
@@ -179,6 +188,7 @@ impl SimulatedHook {
         context.watches.next_version();
         let caches = &mut self.state.caches;
         *caches = cluster.list_all(caches.job_selector.take(), context);
+        self.has_news = true;
     }
 
     fn is_current(&self, process: u32) -> bool {
@@ -204,6 +214,7 @@ impl SimulatedHook {
     }
 
     fn note_change(&mut self, context: &mut SimulationContext<'_>) {
+        self.has_news = true;
         if self.calls > 0 {
             self.has_changed = true;
         } else {
@@ -254,17 +265,15 @@ impl SimulatedHook {
             return;
         }
         self.decides_at = None;
-        self.detect_circles(context);
         let clocks = context.setup.clocks;
         let (now, ahead) =
             (clocks.of_hook(process, context.now()), clocks.ahead(process, context.now()));
-        let state = &mut self.state;
-        if let Some(lease) =
-            state.caches.observed.operator_lease.as_mut().filter(|_| cluster.operator.is_working())
-        {
-            // The leader renews its Lease continuously.
-            lease.renewed = Some(now);
+        if cluster.operator.is_working() && self.renews(now, context) {
+            return;
         }
+        self.detect_circles(context);
+        self.has_news = false;
+        let state = &mut self.state;
         let mut decision =
             self.planner.decide(&state.caches.observed, &state.settings, &state.memory, now);
         if context.setup.thorough {
@@ -278,9 +287,11 @@ impl SimulatedHook {
         self.state.memory = decision.memory;
         let at = context.now();
         context.report.proves(self.state.memory.proof.as_deref(), at);
-        self.wake_at = milliseconds(decision.wake_at)
-            .saturating_add_signed(ahead.saturating_neg())
-            .max(context.now());
+        let here = |at: jiff::Timestamp| {
+            milliseconds(at).saturating_add_signed(ahead.saturating_neg()).max(context.now())
+        };
+        (self.wake_at, self.leader_ends_at) =
+            (here(decision.wake_at_if_led), here(decision.wake_at));
         let asked = self.state.caches.focus(&decision.focus, &self.listing);
         self.listing.extend(asked.iter().cloned());
         for node in asked {
@@ -301,6 +312,20 @@ impl SimulatedHook {
         self.act(decision.actions, context);
     }
 
+    /// Observes a renewal of the Lease of the operator's leader, who renews it continuously. Returns
+    /// whether nothing else has changed: the decision would be the same ([`wake_check`]).
+    fn renews(&mut self, now: jiff::Timestamp, context: &mut SimulationContext<'_>) -> bool {
+        let Some(lease) = &mut self.state.caches.observed.operator_lease else { return false };
+        lease.renewed = Some(now);
+        if self.has_news || context.now() >= self.wake_at {
+            return false;
+        }
+        // This is enough to notice later that it has stopped.
+        self.leader_ends_at = context.now() + (lease.duration_seconds + 1) * 1_000;
+        self.appoint(self.wake_at.min(self.leader_ends_at), context);
+        true
+    }
+
     /// Checks that the incremental decision equals a decision from scratch, and that the planner's
     /// model of NVIDIA's controller equals the exact model with an entry for each node.
     fn compare_with_models(
@@ -316,6 +341,9 @@ impl SimulatedHook {
             context.violation(&format!(
                 "the incremental decision is `…{ours}…`, the decision from scratch is `…{theirs}…`"
             ));
+        }
+        if let Some(text) = wake_check::difference(decision, &caches.observed, settings, now) {
+            context.violation(&text);
         }
         if let Some(text) = model_check::difference(&caches.observed, settings.driver, now) {
             context.violation(&format!("the models of NVIDIA's controller differ: {text}"));
@@ -354,7 +382,7 @@ impl SimulatedHook {
         (self.calls, self.actions) = (actions.len(), actions);
         self.failed.clear();
         if self.calls == 0 {
-            self.appoint(self.wake_at, context);
+            self.appoint(self.wake_at.min(self.leader_ends_at), context);
         }
     }
 
@@ -384,7 +412,7 @@ impl SimulatedHook {
         if std::mem::take(&mut self.state.decides_at_once) {
             self.wake_at = context.now();
         }
-        self.appoint(self.wake_at, context);
+        self.appoint(self.wake_at.min(self.leader_ends_at), context);
     }
 
     /// Checks that a second run of the same deployment finds nothing to do after a successful one.
@@ -425,7 +453,7 @@ impl SimulatedHook {
 }
 
 /// Returns excerpts of both texts around the first difference.
-fn where_they_differ(one: &str, other: &str) -> (String, String) {
+pub(super) fn where_they_differ(one: &str, other: &str) -> (String, String) {
     let same = one.chars().zip(other.chars()).take_while(|(one, other)| one == other).count();
     let part =
         |text: &str| text.chars().skip(same.saturating_sub(AROUND)).take(2 * AROUND).collect();

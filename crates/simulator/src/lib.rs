@@ -40,6 +40,7 @@ mod pauses;
 mod pods;
 mod test_pods;
 mod upgrade_controller;
+mod wake_check;
 mod watches;
 mod workload;
 mod workloads;

@@ -476,6 +476,7 @@ mod tests {
             well: false,
             verdict: None,
             wake_at: NOW,
+            wake_at_if_led: NOW,
         };
         let mut schedule = RecordSchedule { gathers: true, due: None };
         assert!(

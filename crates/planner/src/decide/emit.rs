@@ -173,7 +173,7 @@ pub(super) fn of_nodes<'a>(
     let mut effects = FleetEffects::default();
     draft.alarm.set(nodes.alarm.at);
     let told = notes_about_nodes(&nodes);
-    if stalls_are_over(&nodes) {
+    if stalls_are_over(&nodes) || changes_starts(&nodes, &draft.memory) {
         draft.alarm.set(draft.now);
     }
     let RunNodes { fleet, listed, others, bystanders, mut kept, .. } = nodes;
@@ -365,6 +365,20 @@ fn stalls_are_over(nodes: &RunNodes<'_>) -> bool {
     })
 }
 
+/// Returns whether an outcome changes on which starts depend: that of a canary, or, with a soak, of
+/// any node. The starts of this decision were determined with the one before.
+fn changes_starts(nodes: &RunNodes<'_>, memory: &RunMemory) -> bool {
+    let canaries = memory.proof.as_ref().map(|proof| &proof.canaries);
+    let counts = |name: &str| {
+        nodes.fleet.settings.upgrade.soak_seconds > 0
+            || canaries.is_some_and(|canaries| canaries.iter().any(|canary| canary == name))
+    };
+    let is_new = |node: &RunNode<'_>| {
+        node.draft.as_ref().is_some_and(|draft| draft.changes_outcome()) && counts(node.name)
+    };
+    nodes.listed.iter().any(is_new)
+}
+
 /// Sets the wait of a node, or the reason for which it failed or was deferred.
 fn set_waits(node: &RunNode<'_>, kept: &mut KeptNodes) {
     let NodeEnding { outcome, reason, since } = &node.ending;
@@ -442,6 +456,7 @@ fn finish<'n>(
         ended: fleet.ended,
         notes: fleet.notes,
         verdict,
-        wake_at: fleet.alarm.at,
+        wake_at: fleet.alarm.at.min(fleet.leader_ends_at),
+        wake_at_if_led: fleet.alarm.at,
     }
 }

@@ -11,7 +11,7 @@ use crate::hold::is_expected_to_render;
 use crate::memory::RunMemory;
 use crate::note::DecisionNote;
 use crate::reason::{Reason, Wait};
-use crate::spec::leadership::{ObservationAge, OperatorActivity, quiet_seconds};
+use crate::spec::leadership::{ObservationAge, OperatorActivity, leader_ends_at, quiet_seconds};
 use crate::spec::{chart, driver_daemon_sets, observed_spec};
 use contract::driver::Driver;
 use contract::names;
@@ -30,7 +30,10 @@ pub(super) struct FleetDraft<'a> {
     pub(super) settings: &'a Settings,
     pub(super) now: Timestamp,
     pub(super) memory: RunMemory,
+    /// Without the end of the Lease of the operator's leader.
     pub(super) alarm: Alarm,
+    /// When the leader counts as gone if no renewal of its Lease is observed until then.
+    pub(super) leader_ends_at: Timestamp,
     pub(super) notes: Vec<DecisionNote>,
     pub(super) waits: Waits,
     /// Reasons for which nodes, or the fleet, failed or were deferred.
@@ -51,6 +54,7 @@ impl<'a> FleetDraft<'a> {
             now,
             memory,
             alarm,
+            leader_ends_at: Timestamp::MAX,
             notes: Vec::new(),
             waits: Waits::default(),
             ended: Waits::default(),
@@ -70,13 +74,12 @@ impl<'a> FleetDraft<'a> {
         let quiet = self.operator_is_unchanged(is_same_fleet);
         let age = ObservationAge { since: self.memory.taken_over_at, now: self.now };
         let led = observed_spec(self.observed, self.settings, drivers > 0, age);
-        if let Some(lease) = &self.observed.operator_lease
-            && let Some(renewed) = lease.renewed
-        {
+        if let Some(lease) = &self.observed.operator_lease {
             // A leader that stops renewing must be noticed although no object changes.
-            self.alarm.set(
-                after(renewed, lease.duration_seconds.saturating_add(1)).max(after(self.now, 1)),
-            );
+            let ends_at = leader_ends_at(lease, age.since);
+            if ends_at > self.now {
+                self.leader_ends_at = ends_at;
+            }
         }
         let has_matched = self.memory.assessed.since.is_some();
         led.and_then(|()| self.without_nodes(drivers))

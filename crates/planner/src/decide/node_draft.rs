@@ -103,14 +103,27 @@ impl<'a> NodeDraft<'a> {
     }
 
     /// Records the reason for which the node waits, and returns since when it has been that kind of
-    /// reason.
+    /// reason. The last one of a decision counts: others before it do not end the wait of the last
+    /// decision.
     pub(super) fn waits(&mut self, reason: &Reason) -> Timestamp {
+        if let Some((kind, since)) = self.before.waiting.filter(|(kind, _)| *kind == reason.name())
+        {
+            self.memory.waiting = Some((kind, since));
+            return since;
+        }
         self.memory.waits(reason, self.fleet.now)
     }
 
     /// Returns the node's record in this run.
     pub(super) fn record(&self) -> Option<&NodeRecord> {
         self.memory.record_of(self.node)
+    }
+
+    /// Returns whether this decision changes its outcome in the run record.
+    pub(super) fn changes_outcome(&self) -> bool {
+        let outcome =
+            |memory: &NodeMemory| memory.record.as_ref().and_then(|record| record.outcome);
+        outcome(&self.before) != outcome(&self.memory)
     }
 
     /// Changes the node's record, and creates it if needed; a node that was recreated under the

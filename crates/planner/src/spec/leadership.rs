@@ -8,8 +8,9 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::reason::Reason;
+use crate::time::after;
 use contract::settings::Settings;
-use observed::{Observed, ObservedDeployment, OperatorPod, selects};
+use observed::{Observed, ObservedDeployment, OperatorLease, OperatorPod, selects};
 
 use super::fingerprint;
 
@@ -182,23 +183,32 @@ pub fn operator_leads(
     if !pods.iter().any(holds) {
         return Err(not_leading(false));
     }
-    let limit = SignedDuration::from_secs(
-        i64::try_from(lease.duration_seconds.clamp(1, LONGEST_LEASE_SECONDS)).unwrap_or(i64::MAX),
-    );
-    if lease.renewed.is_none() && now.duration_since(since) <= limit {
+    // A restarted container has a new identity: the Lease still names the old one, and no pod
+    // renews it.
+    if now >= leader_ends_at(lease, since) {
+        return Err(not_leading(true));
+    }
+    if lease.renewed.is_none() {
         return Err(Reason::OperatorNotSeen {
             deployment: settings.operator_deployment().to_owned(),
             namespace: settings.operator_namespace.clone(),
             holder: lease.holder.clone(),
-            limit_seconds: limit.as_secs(),
+            limit_seconds: valid_seconds(lease),
         });
     }
-    // A restarted container has a new identity: the Lease still names the old one, and no pod
-    // renews it.
-    if lease.renewed.is_none_or(|renewed| now.duration_since(renewed) > limit) {
-        return Err(not_leading(true));
-    }
     Ok(())
+}
+
+/// Returns when the leader counts as gone if no renewal of its Lease is observed until then.
+/// `since`: start of the observation.
+pub fn leader_ends_at(lease: &OperatorLease, since: Timestamp) -> Timestamp {
+    // The second is the time that a renewal needs to reach the hook.
+    after(lease.renewed.unwrap_or(since), valid_seconds(lease) + 1)
+}
+
+/// Returns for how long a leader counts as present after a renewal of its Lease.
+fn valid_seconds(lease: &OperatorLease) -> u64 {
+    lease.duration_seconds.clamp(1, LONGEST_LEASE_SECONDS)
 }
 
 fn newest_pods<'a>(observed: &'a Observed, operator: &ObservedDeployment) -> Vec<&'a OperatorPod> {

@@ -48,6 +48,10 @@ pub(in crate::decide) fn ask_controller(
         told.extend(wakes.then_some(DecisionNote::OperatorVersionUnknown));
         return;
     };
+    // The controller then continues with the node, if it makes a pass.
+    forecast.own.values().filter_map(ControllerWait::times_out_at).for_each(|at| {
+        nodes.alarm.set(at);
+    });
     if wakes {
         assist::clean_bystanders(nodes);
         assist::wake(memory, nodes, forecast);

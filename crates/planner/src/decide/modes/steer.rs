@@ -25,8 +25,9 @@ use crate::decide::modes::drive::acceptance::{self, AcceptanceStep, must_be_test
 use crate::decide::modes::drive::patch::put;
 use crate::decide::modes::drive::{
     DrivenNode, StateResult, after_validation, clear_away, cordon_again, fail, forbidden_by_others,
-    group, has_failed_driver, has_failed_proof, is_given_up, is_old, is_requested, lacks_pod,
-    not_retried, not_terminated, note_results, release_node, throttled, unwanted, validation,
+    group, has_failed_driver, has_failed_proof, is_given_up, is_old, is_requested, is_well_apart,
+    lacks_pod, not_retried, not_terminated, note_results, release_node, throttled, unwanted,
+    validation,
 };
 use crate::decide::node_draft::NodeDraft;
 use crate::decide::{accepted_nodes, refused_node};
@@ -270,27 +271,22 @@ fn check(
         draft.alarm.set(until);
         return Reason::Upgrading(UpgradeReason::Validating { trouble, until });
     }
-    match (after_validation(draft, left), failure) {
+    if let Some(failure) = failure {
+        // Only a retry runs the tests that it must pass.
+        return if is_well_apart(draft, left) && !must_be_tested(draft, driven, record) {
+            release_node(draft, driven, record)
+        } else {
+            failed_reason(draft, record, failure)
+        };
+    }
+    match after_validation(draft, left) {
         // The checks lead to no other state.
-        (StateResult::Done | StateResult::To(_), None) => match accept(draft, driven, record) {
+        StateResult::Done | StateResult::To(_) => match accept(draft, driven, record) {
             Ok(next) => release_node(draft, driven, &next),
             Err(reason) => reason,
         },
-        (StateResult::Done | StateResult::To(_), Some(failure)) => {
-            // Only a retry runs the tests that it must pass.
-            if must_be_tested(draft, driven, record) {
-                failed_reason(draft, record, failure)
-            } else {
-                release_node(draft, driven, record)
-            }
-        }
-        (StateResult::Fails(..) | StateResult::Stays(_), Some(failure)) => {
-            failed_reason(draft, record, failure)
-        }
-        (StateResult::Fails(cause, message), None) => {
-            give_up(draft, driven, record, cause, message)
-        }
-        (StateResult::Stays(reason), None) => reason,
+        StateResult::Fails(cause, message) => give_up(draft, driven, record, cause, message),
+        StateResult::Stays(reason) => reason,
     }
 }
 

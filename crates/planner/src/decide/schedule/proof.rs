@@ -24,9 +24,6 @@ mod canaries;
 mod evidence;
 mod failures;
 
-/// Seconds after which the hook looks again whether the run still waits for a canary that has its
-/// driver.
-const SETTLING_SECONDS: u64 = 10;
 /// After how many nodes that failed acceptance tests with their old driver the rollout halts, if no
 /// node has passed one of these tests: probably the test is bad, and would disturb every node in
 /// vain.
@@ -301,10 +298,6 @@ fn canary_gate(
     let proven = proof.canaries.iter().filter(|name| is_proven(nodes, proof, name)).count();
     if choice == CanaryChoice::Complete && proven == proof.canaries.len() {
         return None;
-    }
-    if proof.canaries.iter().any(|name| evidence::may_settle(nodes, name)) {
-        // The outcome of a node is known after this stage.
-        nodes.alarm.set(after(nodes.fleet.now, SETTLING_SECONDS));
     }
     let names: BTreeSet<Arc<str>> =
         proof.canaries.iter().map(|name| Arc::from(name.as_str())).collect();

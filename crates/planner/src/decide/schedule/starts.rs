@@ -14,7 +14,7 @@ use crate::decide::assess::UpgradeTurn;
 use crate::decide::inputs::FleetInputs;
 use crate::decide::node_draft::{NodeDraft, REPEAT_SECONDS};
 use crate::decide::run_nodes::{RunNode, RunNodes};
-use crate::time::after;
+use crate::time::{after, before};
 
 use super::proof::ProofGate;
 use super::unstarted;
@@ -326,15 +326,21 @@ fn barrier(nodes: &mut RunNodes<'_>, gate: &ProofGate, ends: bool) -> Option<Upg
         return Some(UpgradeReason::FailureBudget { failed: failed.into(), budget });
     }
     let per_node = settings.per_node_seconds;
-    if let Some(WindowState::Closed(opens)) = window::state(&settings.upgrade.windows, fleet.now) {
-        nodes.alarm.set(opens);
-        let is_late = after(opens, per_node) > memory.deadline;
-        let deadline = is_late.then_some(memory.deadline);
-        return Some(UpgradeReason::OutsideWindow { opens, deadline });
+    match window::state(&settings.upgrade.windows, fleet.now) {
+        Some(WindowState::Closed(opens)) => {
+            nodes.alarm.set(opens);
+            let is_late = after(opens, per_node) > memory.deadline;
+            let deadline = is_late.then_some(memory.deadline);
+            return Some(UpgradeReason::OutsideWindow { opens, deadline });
+        }
+        Some(WindowState::Open(closes)) => nodes.alarm.set(closes),
+        None => {}
     }
-    if after(fleet.now, per_node) > memory.deadline {
+    let latest = before(memory.deadline, per_node);
+    if fleet.now >= latest {
         return Some(UpgradeReason::NoTime { deadline: memory.deadline, per_node, held: None });
     }
+    nodes.alarm.set(latest);
     if let ProofGate::Closed(reason) = gate {
         return Some(reason.clone());
     }

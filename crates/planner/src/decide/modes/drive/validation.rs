@@ -53,6 +53,16 @@ fn operands_came_to(draft: &mut NodeDraft<'_>, reason: &Reason) -> Option<NodeOu
     operands::outcome(draft, reason, since)
 }
 
+/// Returns whether a failed node meets the conditions of [`after_validation`]. Its wait is the
+/// failure.
+pub(in crate::decide) fn is_well_apart(draft: &mut NodeDraft<'_>, left: Option<&Reason>) -> bool {
+    if !left.is_some_and(Reason::follows_operand_rule) {
+        draft.memory.waiting_apart = None;
+    }
+    draft.node.ready
+        && left.is_none_or(|reason| draft.fleet.tolerates(reason) || is_excused(draft, reason))
+}
+
 /// Returns whether the operand that a failed node waits for is unrelated to its upgrade.
 pub(super) fn is_excused(draft: &mut NodeDraft<'_>, reason: &Reason) -> bool {
     if !reason.follows_operand_rule() {

@@ -38,12 +38,6 @@ pub(super) fn is_tested(nodes: &RunNodes<'_>, proof: &DriverProof, name: &str) -
         || proof.has_accepted(name)
 }
 
-/// Returns whether the node has its driver, and the run may soon no longer wait for what it lacks.
-pub(super) fn may_settle(nodes: &RunNodes<'_>, name: &str) -> bool {
-    let turn = standing(nodes, name).map(|upgrade| &upgrade.turn);
-    turn == Some(&UpgradeTurn::Left) && !is_settled(nodes, name)
-}
-
 /// Returns whether the run no longer waits for a node whose upgrade needs no step. Its driver is
 /// then current: that comes first.
 fn is_settled(nodes: &RunNodes<'_>, name: &str) -> bool {
