@@ -47,7 +47,7 @@ impl<'a> FleetDraft<'a> {
         memory: RunMemory,
         now: Timestamp,
     ) -> Self {
-        let alarm = Alarm::new(now, memory.deadline);
+        let alarm = Alarm::new(now, Timestamp::MAX);
         Self {
             observed,
             settings,

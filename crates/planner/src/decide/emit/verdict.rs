@@ -93,14 +93,15 @@ impl RunState<'_> {
             .filter(|at| well && *at <= latest);
         if is_releasing {
             // The run is about to end; a patch that was not accepted is repeated.
-            self.fleet.alarm.at = after(self.fleet.now, HANDING_BACK_SECONDS).min(release_until);
+            self.fleet.alarm.set(after(self.fleet.now, HANDING_BACK_SECONDS).min(release_until));
         }
         if verdict.is_none() && self.fleet.now >= deadline && well_at.is_none() && !is_releasing {
             verdict = Some(self.out_of_time());
         }
-        if let Some(at) = well_at.filter(|_| self.fleet.now >= deadline) {
-            // The deadline has passed: only the end of the quiet period is left.
-            self.fleet.alarm.at = at;
+        // After the deadline, only the end of the quiet period, or of the releases, is left.
+        let ends_at = if self.fleet.now < deadline { Some(deadline) } else { well_at };
+        if let Some(at) = ends_at.filter(|at| *at > self.fleet.now) {
+            self.fleet.alarm.set(at);
         }
         let verdict = verdict.map(|verdict| self.halted(verdict));
         (well && !self.has_failures(), verdict)
