@@ -161,7 +161,7 @@ pub enum ControllerWait {
 }
 
 impl ControllerWait {
-    /// Returns from when on a pass continues with the node although nothing has changed. The
+    /// Returns from when on a pass moves the node on, or fails it, although nothing has changed. The
     /// controller compares whole seconds.
     pub fn times_out_at(&self) -> Option<Timestamp> {
         match self {
@@ -419,8 +419,10 @@ fn validating(entry: &NodeEntry<'_>) -> ControllerWait {
     match entry.validators.iter().find(|validator| !validator.ready) {
         None => ControllerWait::NoValidator,
         Some(validator) => {
-            let until = second(entry.notes.validation_start)
-                .map(|since| later(since, seconds(VALIDATION_SECONDS)));
+            // A ready pod before it resets the time in every pass.
+            let is_reset = entry.validators.first().is_some_and(|first| first.ready);
+            let start = entry.notes.validation_start.filter(|_| !is_reset);
+            let until = second(start).map(|since| later(since, seconds(VALIDATION_SECONDS)));
             ControllerWait::Validating { pod: validator.name.to_owned(), until }
         }
     }

@@ -146,8 +146,8 @@ pub struct Decision {
     pub verdict: Option<Verdict>,
     /// When to decide again if no observed object changes.
     pub wake_at: Timestamp,
-    /// The same if the operator's leader renews its Lease: until then, another decision without
-    /// other changes would do nothing, and have the same result.
+    /// The same if the operator's leader, which has been observed, goes on to renew its Lease: its
+    /// end is not one of the times. Simulations make no decision because of a renewal.
     pub wake_at_if_led: Timestamp,
 }
 

@@ -8,6 +8,7 @@ use contract::task::Task;
 use planner::decide::{Action, Decision, Planner, decide};
 use planner::gather::gather_time;
 use planner::hold;
+use planner::spec::leadership::leader_ends_at;
 
 use super::caches::WorldChange;
 use super::cluster::SimulatedCluster;
@@ -44,7 +45,7 @@ pub(super) struct SimulatedHook {
     /// The time of the next decision if nothing changes, and the operator's leader renews its
     /// Lease.
     wake_at: u64,
-    /// When a leader that does not renew its Lease must be noticed.
+    /// The same if the leader does not renew it.
     leader_ends_at: u64,
     /// Whether something has changed since the last decision.
     has_news: bool,
@@ -316,12 +317,13 @@ impl SimulatedHook {
     /// whether nothing else has changed: the decision would be the same ([`wake_check`]).
     fn renews(&mut self, now: jiff::Timestamp, context: &mut SimulationContext<'_>) -> bool {
         let Some(lease) = &mut self.state.caches.observed.operator_lease else { return false };
+        let was_led = lease.renewed.is_some() && now <= leader_ends_at(lease, now);
         lease.renewed = Some(now);
-        if self.has_news || context.now() >= self.wake_at {
+        if !was_led || self.has_news || context.now() >= self.wake_at {
             return false;
         }
-        // This is enough to notice later that it has stopped.
-        self.leader_ends_at = context.now() + (lease.duration_seconds + 1) * 1_000;
+        let left = leader_ends_at(lease, now).duration_since(now).as_millis();
+        self.leader_ends_at = context.now() + u64::try_from(left).unwrap_or(u64::MAX);
         self.appoint(self.wake_at.min(self.leader_ends_at), context);
         true
     }

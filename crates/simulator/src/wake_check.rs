@@ -1,5 +1,5 @@
-//! Checks that a decision names the time at which it changes: a decision with the same objects at
-//! any earlier time does nothing, and has the same result.
+//! Checks that a decision that does nothing names the time at which it changes: made again with the
+//! same objects, one millisecond before that time, it still does nothing, and has the same result.
 
 use jiff::{SignedDuration, Timestamp};
 

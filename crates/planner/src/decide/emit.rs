@@ -173,7 +173,7 @@ pub(super) fn of_nodes<'a>(
     let mut effects = FleetEffects::default();
     draft.alarm.set(nodes.alarm.at);
     let told = notes_about_nodes(&nodes);
-    if stalls_are_over(&nodes) || changes_starts(&nodes, &draft.memory) {
+    if stalls_are_over(&nodes) || others_depend_on_new_outcome(&nodes, &draft.memory) {
         draft.alarm.set(draft.now);
     }
     let RunNodes { fleet, listed, others, bystanders, mut kept, .. } = nodes;
@@ -365,18 +365,16 @@ fn stalls_are_over(nodes: &RunNodes<'_>) -> bool {
     })
 }
 
-/// Returns whether an outcome changes on which starts depend: that of a canary, or, with a soak, of
-/// any node. The starts of this decision were determined with the one before.
-fn changes_starts(nodes: &RunNodes<'_>, memory: &RunMemory) -> bool {
-    let canaries = memory.proof.as_ref().map(|proof| &proof.canaries);
-    let counts = |name: &str| {
-        nodes.fleet.settings.upgrade.soak_seconds > 0
-            || canaries.is_some_and(|canaries| canaries.iter().any(|canary| canary == name))
-    };
-    let is_new = |node: &RunNode<'_>| {
-        node.draft.as_ref().is_some_and(|draft| draft.changes_outcome()) && counts(node.name)
-    };
-    nodes.listed.iter().any(is_new)
+/// Returns whether an outcome changes on which the steps of other nodes depend: with a soak or a
+/// proof, their starts, and the replacements of stale plugins. This decision determined them with
+/// the outcomes of the previous decision.
+fn others_depend_on_new_outcome(nodes: &RunNodes<'_>, memory: &RunMemory) -> bool {
+    let depend = nodes.fleet.settings.upgrade.soak_seconds > 0
+        || memory.proof.is_some()
+        || nodes.listed.iter().any(|node| node.assessment.needs.is_stale());
+    let is_new =
+        |node: &RunNode<'_>| node.draft.as_ref().is_some_and(|draft| draft.changes_outcome());
+    depend && nodes.listed.iter().any(is_new)
 }
 
 /// Sets the wait of a node, or the reason for which it failed or was deferred.

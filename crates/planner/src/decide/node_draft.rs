@@ -103,10 +103,11 @@ impl<'a> NodeDraft<'a> {
     }
 
     /// Records the reason for which the node waits, and returns since when it has been that kind of
-    /// reason. The last one of a decision counts: others before it do not end the wait of the last
-    /// decision.
+    /// reason. A decision may name several reasons, and only the final one is kept. If it is the
+    /// reason of the previous decision, its start stays, although others were named before it.
     pub(super) fn waits(&mut self, reason: &Reason) -> Timestamp {
-        if let Some((kind, since)) = self.before.waiting.filter(|(kind, _)| *kind == reason.name())
+        if let Some((kind, since)) =
+            self.before.waiting.filter(|(kind, _)| *kind == reason.wait_name())
         {
             self.memory.waiting = Some((kind, since));
             return since;

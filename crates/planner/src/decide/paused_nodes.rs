@@ -20,7 +20,7 @@ pub(super) fn paused(fleet: &FleetInputs<'_>, node: &ObservedNode) -> Option<Rea
     let pause = pause::find_pause(fleet.observed, node, fleet.now)?;
     let (by, why, until) = (pause.by.clone(), pause.reason.clone(), pause.until);
     let ends_too_late =
-        |until| after(until, fleet.settings.per_node_seconds) > fleet.memory.deadline;
+        |until| after(until, fleet.settings.per_node_seconds) >= fleet.memory.deadline;
     let is_late = until.is_some_and(ends_too_late);
     Some(Reason::Upgrading(UpgradeReason::Paused { by, why, at: pause.at, until, is_late }))
 }

@@ -1,7 +1,9 @@
 //! The steps of the proof: what counts as proven, and which nodes count.
 
 use contract::acceptance::{AcceptanceGpus, AcceptanceNodes, AcceptanceTest, AcceptanceTime};
+use contract::count::Count;
 use contract::driver::Driver;
+use contract::exit::ExitCode;
 use contract::names;
 use contract::proof::Canary;
 use contract::record::cohort::Cohort;
@@ -11,9 +13,11 @@ use planner::decide::{Action, Decision};
 use planner::reason::Reason;
 use planner::reason::upgrade::UpgradeReason;
 use planner::spec::driver_identity;
+use simulator::simulate;
 
 use crate::drive::Driven;
 use crate::fleet::{Fleet, NEW, at, reason_of};
+use crate::script::read;
 
 /// Returns a fleet that may start all nodes at once, after one canary.
 fn fleet(nodes: usize) -> Fleet {
@@ -213,4 +217,23 @@ fn nodes_in_progress_are_canaries_of_the_next_driver() {
     assert!(started(&decision).is_empty(), "{:?}", decision.actions);
     let proof = decision.memory.proof.as_ref().expect("the driver is being proven");
     assert_eq!(proof.canaries, ["gpu-0", "gpu-1"]);
+}
+
+/// Regression: the canary of another model was chosen only when something else changed, because the
+/// run no longer waits for the node only from the end of the decision on.
+#[test]
+fn canary_is_chosen_when_node_of_other_model_is_deferred() {
+    let mut setup = read(
+        "nodes 3\ndriver 60s\n\
+         label gpu-0 nvidia.com/gpu.product NVIDIA-L4\n\
+         label gpu-1 nvidia.com/gpu.product Tesla-T4\n\
+         label gpu-2 nvidia.com/gpu.product Tesla-T4\n\
+         upgrade {policy: {maxParallelUpgrades: 3, maxUnavailable: 100%}, canary: {nodes: 1, per: [nvidia.com/gpu.product]}}\n\
+         at 1s not-ready gpu-0 for 20h\n",
+    );
+    setup.settings.tolerate_not_ready = Count::Number(1);
+    let report = simulate(&setup);
+    assert_eq!(report.violations, [""; 0]);
+    let verdict = report.verdict.expect("ended");
+    assert_eq!(verdict.code, ExitCode::Success, "{}", verdict.message);
 }

@@ -95,10 +95,11 @@ impl RunState<'_> {
             // The run is about to end; a patch that was not accepted is repeated.
             self.fleet.alarm.set(after(self.fleet.now, HANDING_BACK_SECONDS).min(release_until));
         }
-        if verdict.is_none() && self.fleet.now >= deadline && well_at.is_none() && !is_releasing {
+        let is_over = self.fleet.now >= deadline && (well_at.is_none() || self.fleet.now >= latest);
+        if verdict.is_none() && is_over && !is_releasing {
             verdict = Some(self.out_of_time());
         }
-        // After the deadline, only the end of the quiet period, or of the releases, is left.
+        // The next time limit: the deadline; after it, the end of the quiet period.
         let ends_at = if self.fleet.now < deadline { Some(deadline) } else { well_at };
         if let Some(at) = ends_at.filter(|at| *at > self.fleet.now) {
             self.fleet.alarm.set(at);

@@ -42,7 +42,7 @@ pub(in crate::decide) use cordon::cordon_again;
 pub(in crate::decide) use end::{clear_away, fail, not_retried, note_results, release_node};
 pub(in crate::decide) use release_unchanged::{describe_released_unchanged, release_all_unchanged};
 pub(in crate::decide) use turn::{DriveTurn, StateResult, not_terminated, unwanted};
-pub(in crate::decide) use validation::{after_validation, is_well_apart, validation};
+pub(in crate::decide) use validation::{after_validation, is_otherwise_well, validation};
 
 /// A node, with all inputs of its next step.
 pub(in crate::decide) struct DrivenNode<'a> {

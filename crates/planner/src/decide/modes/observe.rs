@@ -48,10 +48,9 @@ pub(in crate::decide) fn ask_controller(
         told.extend(wakes.then_some(DecisionNote::OperatorVersionUnknown));
         return;
     };
-    // The controller then continues with the node, if it makes a pass.
-    forecast.own.values().filter_map(ControllerWait::times_out_at).for_each(|at| {
-        nodes.alarm.set(at);
-    });
+    // A pass then moves the node on, or fails it.
+    let times = forecast.own.values().filter_map(ControllerWait::times_out_at);
+    times.filter(|at| *at > fleet.now).for_each(|at| nodes.alarm.set(at));
     if wakes {
         assist::clean_bystanders(nodes);
         assist::wake(memory, nodes, forecast);

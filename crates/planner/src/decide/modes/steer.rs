@@ -25,9 +25,9 @@ use crate::decide::modes::drive::acceptance::{self, AcceptanceStep, must_be_test
 use crate::decide::modes::drive::patch::put;
 use crate::decide::modes::drive::{
     DrivenNode, StateResult, after_validation, clear_away, cordon_again, fail, forbidden_by_others,
-    group, has_failed_driver, has_failed_proof, is_given_up, is_old, is_requested, is_well_apart,
-    lacks_pod, not_retried, not_terminated, note_results, release_node, throttled, unwanted,
-    validation,
+    group, has_failed_driver, has_failed_proof, is_given_up, is_old, is_otherwise_well,
+    is_requested, lacks_pod, not_retried, not_terminated, note_results, release_node, throttled,
+    unwanted, validation,
 };
 use crate::decide::node_draft::NodeDraft;
 use crate::decide::{accepted_nodes, refused_node};
@@ -201,6 +201,9 @@ pub(in crate::decide) fn advance(
         // Workloads must not come before the tests: no controller would evict them.
         return cordon_again(draft, driven, record);
     }
+    if !(is_left && driven.is_current()) || is_not_failed(record) {
+        draft.memory.waiting_apart = None;
+    }
     if is_left && driven.is_current() {
         return check(draft, driven, record, left.map(|reason| &**reason));
     }
@@ -257,6 +260,7 @@ fn check(
     }
     if let Some(trouble) = validation(draft) {
         if let Some(failure) = failure {
+            draft.memory.waiting_apart = None;
             return failed_reason(draft, record, failure);
         }
         let until = draft.fleet.memory.deadline;
@@ -273,7 +277,7 @@ fn check(
     }
     if let Some(failure) = failure {
         // Only a retry runs the tests that it must pass.
-        return if is_well_apart(draft, left) && !must_be_tested(draft, driven, record) {
+        return if is_otherwise_well(draft, left) && !must_be_tested(draft, driven, record) {
             release_node(draft, driven, record)
         } else {
             failed_reason(draft, record, failure)

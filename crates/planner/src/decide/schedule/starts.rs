@@ -329,7 +329,7 @@ fn barrier(nodes: &mut RunNodes<'_>, gate: &ProofGate, ends: bool) -> Option<Upg
     match window::state(&settings.upgrade.windows, fleet.now) {
         Some(WindowState::Closed(opens)) => {
             nodes.alarm.set(opens);
-            let is_late = after(opens, per_node) > memory.deadline;
+            let is_late = after(opens, per_node) >= memory.deadline;
             let deadline = is_late.then_some(memory.deadline);
             return Some(UpgradeReason::OutsideWindow { opens, deadline });
         }

@@ -224,6 +224,15 @@ fn every_wait_has_its_words() {
             ),
         ),
         (
+            // The ready pod before it resets the time in every pass.
+            vec![with(validating(Some("1699999990")), |entry| {
+                entry.validators.insert(0, ValidatorPod { name: "u", ready: true });
+            })],
+            strict(),
+            options(),
+            ("Validating", true, "validator pod/v is not ready"),
+        ),
+        (
             vec![cordoned(old("a", ControllerState::Failed))],
             strict(),
             options(),

@@ -53,9 +53,12 @@ fn operands_came_to(draft: &mut NodeDraft<'_>, reason: &Reason) -> Option<NodeOu
     operands::outcome(draft, reason, since)
 }
 
-/// Returns whether a failed node meets the conditions of [`after_validation`]. Its wait is the
-/// failure.
-pub(in crate::decide) fn is_well_apart(draft: &mut NodeDraft<'_>, left: Option<&Reason>) -> bool {
+/// Returns whether nothing but the recorded failure keeps a failed node from being done: it meets the
+/// conditions of [`after_validation`]. Their times count apart, because its own wait is the failure.
+pub(in crate::decide) fn is_otherwise_well(
+    draft: &mut NodeDraft<'_>,
+    left: Option<&Reason>,
+) -> bool {
     if !left.is_some_and(Reason::follows_operand_rule) {
         draft.memory.waiting_apart = None;
     }

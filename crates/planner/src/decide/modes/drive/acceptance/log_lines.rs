@@ -8,7 +8,7 @@ use crate::decide::Action;
 use crate::decide::node_draft::{NodeDraft, REPEAT_SECONDS};
 use crate::reason::Reason;
 use crate::reason::upgrade::UpgradeReason;
-use crate::time::after;
+use crate::time::{after, before};
 use contract::acceptance::AcceptanceTest;
 use contract::record::acceptance::AcceptanceVerdict;
 use observed::acceptance::AcceptancePod;
@@ -52,6 +52,7 @@ pub(super) fn test_log(
     if draft.alarm.passed(since, LOG_SECONDS) || !has_time {
         return LogProgress::Known(Vec::new());
     }
+    draft.alarm.set(before(memory.deadline, REPEAT_SECONDS));
     let reading = TestLogReading {
         node: pod.node.clone(),
         test: test.name.clone(),
