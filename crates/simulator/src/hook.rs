@@ -20,10 +20,9 @@ use super::invariants::InvariantChecker;
 use super::model_check;
 use super::objects::{milliseconds, timestamp};
 use super::setup::SimulationSetup;
+use super::text_difference::where_they_differ;
 use super::wake_check;
 
-/// Number of characters shown before and after a difference.
-const AROUND: usize = 150;
 /// Number of nodes that the hook writes to at the same time, as its real loop does.
 const AT_ONCE: usize = 8;
 /// Number of decisions without progress of time from which the engine counts as looping.
@@ -208,6 +207,11 @@ impl SimulatedHook {
             .schedule_at(at.max(context.now()), WorldEvent::Decide(self.process, self.appointment));
     }
 
+    /// Schedules the decision that is due if nothing changes.
+    fn appoint_next(&mut self, context: &mut SimulationContext<'_>) {
+        self.appoint(self.wake_at.min(self.leader_ends_at), context);
+    }
+
     /// Returns for how many milliseconds the hook gathers changes, as its real loop does.
     fn gather(&self) -> u64 {
         let time = gather_time(self.state.caches.observed.nodes.len());
@@ -324,7 +328,7 @@ impl SimulatedHook {
         }
         let left = leader_ends_at(lease, now).duration_since(now).as_millis();
         self.leader_ends_at = context.now() + u64::try_from(left).unwrap_or(u64::MAX);
-        self.appoint(self.wake_at.min(self.leader_ends_at), context);
+        self.appoint_next(context);
         true
     }
 
@@ -384,7 +388,7 @@ impl SimulatedHook {
         (self.calls, self.actions) = (actions.len(), actions);
         self.failed.clear();
         if self.calls == 0 {
-            self.appoint(self.wake_at.min(self.leader_ends_at), context);
+            self.appoint_next(context);
         }
     }
 
@@ -414,7 +418,7 @@ impl SimulatedHook {
         if std::mem::take(&mut self.state.decides_at_once) {
             self.wake_at = context.now();
         }
-        self.appoint(self.wake_at.min(self.leader_ends_at), context);
+        self.appoint_next(context);
     }
 
     /// Checks that a second run of the same deployment finds nothing to do after a successful one.
@@ -452,12 +456,4 @@ impl SimulatedHook {
         }
         context.violation("a second run does not end");
     }
-}
-
-/// Returns excerpts of both texts around the first difference.
-pub(super) fn where_they_differ(one: &str, other: &str) -> (String, String) {
-    let same = one.chars().zip(other.chars()).take_while(|(one, other)| one == other).count();
-    let part =
-        |text: &str| text.chars().skip(same.saturating_sub(AROUND)).take(2 * AROUND).collect();
-    (part(one), part(other))
 }

@@ -39,6 +39,7 @@ mod operator_objects;
 mod pauses;
 mod pods;
 mod test_pods;
+mod text_difference;
 mod upgrade_controller;
 mod wake_check;
 mod watches;

@@ -9,7 +9,7 @@ use planner::decide::{Decision, decide};
 use planner::memory::RunMemory;
 use planner::reason::Wait;
 
-use super::hook::where_they_differ;
+use super::text_difference::where_they_differ;
 
 /// Returns how the decision just before the next one differs from this one, although nothing has
 /// changed but the Lease of the operator's leader, if there is one.

@@ -219,8 +219,8 @@ fn nodes_in_progress_are_canaries_of_the_next_driver() {
     assert_eq!(proof.canaries, ["gpu-0", "gpu-1"]);
 }
 
-/// Regression: the canary of another model was chosen only when something else changed, because the
-/// run no longer waits for the node only from the end of the decision on.
+/// Regression: when a node was deferred, the canary of another model was chosen only after something
+/// else had changed. Canaries are chosen before the outcomes of the same decision are known.
 #[test]
 fn canary_is_chosen_when_node_of_other_model_is_deferred() {
     let mut setup = read(

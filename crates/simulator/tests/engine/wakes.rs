@@ -46,7 +46,8 @@ fn ready_driver_wakes_the_controller_at_once() {
     }
 }
 
-/// Returns when the hook wakes the controller within 100 seconds, in seconds from 140 on. `seen`: whether its patches reach the node.
+/// Returns when the hook wakes the controller within 100 seconds, in seconds from 140 on. `seen`:
+/// whether its patches reach the node.
 fn wakes(fleet: &mut Fleet, seen: bool) -> Vec<i64> {
     let (mut now, mut wakes) = (at(140), Vec::new());
     while now < at(240) {
