@@ -136,6 +136,13 @@ fn a_pod(observed: &mut Observed, number: usize) {
     observed.pods.insert(&node, key, pod);
 }
 
+/// A node leaves the DaemonSets of all operands, or returns to them.
+fn operand_nodes(observed: &mut Observed, number: usize) {
+    for daemon_set in observed.daemon_sets.iter_mut().filter(|daemon_set| !daemon_set.on_delete) {
+        daemon_set.desired += if number.is_multiple_of(4) { 1 } else { -1 };
+    }
+}
+
 /// Alternates between two changes of the controller: a node starts its upgrade, or a node returns
 /// to its pending state.
 fn a_turn(observed: &mut Observed, number: usize) {
@@ -241,6 +248,12 @@ async fn main() {
     in_the_middle(&mut middle);
     measure("drive, in the middle", middle.clone(), &settings, a_node);
     measure("drive, in the middle, a driver pod", middle.clone(), &settings, a_pod);
+    measure(
+        "drive, in the middle, nodes of the operands",
+        middle.clone(),
+        &settings,
+        operand_nodes,
+    );
     under_the_operator(&mut middle);
     let assist = Settings {
         mode: Mode::Assist,

@@ -62,6 +62,51 @@ impl ObservedDaemonSet {
             .resolve(usize::try_from(self.desired).unwrap_or(0))
             .max(1)
     }
+
+    /// Returns whether both differ at most in the numbers of their nodes, and need pods or not.
+    pub fn is_same_apart_from_counts(&self, other: &Self) -> bool {
+        let Self {
+            namespace,
+            name,
+            uid,
+            owner,
+            generation,
+            applied_hash,
+            observed,
+            on_delete,
+            max_unavailable,
+            deleting,
+            desired,
+            misscheduled: _,
+            chart,
+            template_labels,
+            node_selector,
+            tolerations,
+            images,
+            config_maps,
+            config_digest,
+            manager_environment,
+        } = self;
+        *namespace == other.namespace
+            && *name == other.name
+            && *uid == other.uid
+            && *owner == other.owner
+            && *generation == other.generation
+            && *applied_hash == other.applied_hash
+            && *observed == other.observed
+            && *on_delete == other.on_delete
+            && *max_unavailable == other.max_unavailable
+            && *deleting == other.deleting
+            && (*desired > 0) == (other.desired > 0)
+            && *chart == other.chart
+            && *template_labels == other.template_labels
+            && *node_selector == other.node_selector
+            && *tolerations == other.tolerations
+            && *images == other.images
+            && *config_maps == other.config_maps
+            && *config_digest == other.config_digest
+            && *manager_environment == other.manager_environment
+    }
 }
 
 /// A ControllerRevision of a DaemonSet.

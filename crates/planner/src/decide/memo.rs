@@ -10,8 +10,8 @@ use crate::memory::RunMemory;
 use crate::node::lacking;
 use contract::settings::Settings;
 use observed::{
-    ClusterPolicy, Observed, ObservedDevicePlugin, ObservedDra, ObservedPod, OptionalApi, Views,
-    workload,
+    ClusterPolicy, Observed, ObservedDaemonSet, ObservedDevicePlugin, ObservedDra, ObservedPod,
+    OptionalApi, Views, workload,
 };
 
 use super::kept_nodes::KeptNodes;
@@ -79,7 +79,8 @@ impl Memo {
         let stays = |name: &&Arc<str>| {
             self.observed.nodes.contains_key(name) && observed.nodes.contains_key(name)
         };
-        self.observed.pods.is_same(&observed.pods)
+        self.observed.daemon_sets == observed.daemon_sets
+            && self.observed.pods.is_same(&observed.pods)
             && self.observed.nodes.differing(&observed.nodes).iter().all(stays)
     }
 
@@ -156,7 +157,7 @@ fn is_same_fleet(before: &Observed, now: &Observed) -> bool {
         && is_same_policy(cluster_policy, &now.cluster_policy)
         && *nic_cluster_policy == now.nic_cluster_policy
         && *nvidia_drivers == now.nvidia_drivers
-        && *daemon_sets == now.daemon_sets
+        && are_same_apart_from_counts(daemon_sets, &now.daemon_sets)
         && *revisions == now.revisions
         && *namespaces == now.dra.namespaces
         && *dra_daemon_sets == now.dra.daemon_sets
@@ -166,6 +167,14 @@ fn is_same_fleet(before: &Observed, now: &Observed) -> bool {
         && *plugin_revisions == now.device_plugin.revisions
         && workloads.maintenances == now.workloads.maintenances
         && *pauses == now.pauses
+}
+
+/// Returns whether the DaemonSets of the operator are the same apart from the numbers of their nodes.
+/// During an upgrade, each node leaves the DaemonSets of all operands and returns to them. No node
+/// depends on these numbers, but for the driver pods that are missing ([`lacking`]).
+fn are_same_apart_from_counts(before: &[ObservedDaemonSet], now: &[ObservedDaemonSet]) -> bool {
+    before.len() == now.len()
+        && before.iter().zip(now).all(|(before, now)| before.is_same_apart_from_counts(now))
 }
 
 /// Returns whether the ClusterPolicy is the same apart from its status, which is checked before any
@@ -184,7 +193,7 @@ fn is_same_policy(
 /// Returns the part of the observed state that the memo keeps. `before`: the kept part of a state
 /// in which everything that concerns all nodes is the same.
 pub(super) fn thin(observed: &Observed, before: Option<Observed>) -> Observed {
-    let Some(before) = before else {
+    let Some(mut before) = before else {
         let maintenances = observed.workloads.maintenances.clone();
         return Observed {
             operator_pods: Vec::new(),
@@ -193,6 +202,9 @@ pub(super) fn thin(observed: &Observed, before: Option<Observed>) -> Observed {
             ..observed.clone()
         };
     };
+    if before.daemon_sets != observed.daemon_sets {
+        before.daemon_sets.clone_from(&observed.daemon_sets);
+    }
     Observed {
         nodes: observed.nodes.clone(),
         pods: observed.pods.clone(),
@@ -209,5 +221,42 @@ pub(super) fn thin(observed: &Observed, before: Option<Observed>) -> Observed {
             ..before.device_plugin
         },
         ..before
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use contract::task::Task;
+
+    use super::super::Planner;
+    use super::*;
+
+    /// Each node that was upgraded left the DaemonSets of all operands, and every decision assessed
+    /// all nodes: processor time grew with the square of the fleet.
+    #[test]
+    fn results_outlive_counts_of_operands() {
+        let settings = Settings { tasks: vec![Task::Reroll], ..Settings::default() };
+        let now = Timestamp::UNIX_EPOCH;
+        let operand = |desired, generation| Observed {
+            daemon_sets: vec![ObservedDaemonSet {
+                desired,
+                generation,
+                ..ObservedDaemonSet::default()
+            }],
+            ..Observed::default()
+        };
+        let mut planner = Planner::default();
+        let memory = RunMemory::new(now, now + Duration::from_hours(1));
+        let memory = planner.decide(&operand(1_000, 1), &settings, &memory, now).memory;
+        let outlive = |observed: &Observed| {
+            let memo = Option::clone(&planner.memo).expect("nodes were assessed");
+            memo.unchanged(observed, &settings, &memory, now).is_some()
+        };
+        assert!(outlive(&operand(1_000, 1)), "nothing has changed");
+        assert!(outlive(&operand(999, 1)), "a node has left");
+        assert!(!outlive(&operand(0, 1)), "a DaemonSet without nodes is another thing");
+        assert!(!outlive(&operand(999, 2)), "another template");
     }
 }

@@ -9,7 +9,7 @@ use observed::ObservedTaint;
 use planner::reason::Reason;
 
 use super::{change, ends, fleet, offers, remove};
-use crate::fleet::{at, reason_of, waits};
+use crate::fleet::{Fleet, at, reason_of, waits};
 
 #[test]
 fn paused_operand_is_still_waited_for() {
@@ -95,6 +95,31 @@ fn roll_behind_failing_pod_names_its_node() {
         );
         assert!(reason.resolves_itself());
     }
+}
+
+/// The number of nodes of a DaemonSet sets the limit of its rolling update. The results of other
+/// nodes do not depend on it.
+#[test]
+fn roll_names_the_awaited_node_when_fewer_may_be_unavailable() {
+    let mut fleet = fleet(3);
+    for node in ["gpu-0", "gpu-2"] {
+        change(&mut fleet, Operand::DevicePlugin, node, |pod| pod.revision = Some("old".into()));
+    }
+    change(&mut fleet, Operand::DevicePlugin, "gpu-1", |pod| pod.ready = false);
+    let name = Operand::DevicePlugin.traits().daemon_set;
+    let awaited = |fleet: &mut Fleet, second, desired| {
+        let daemon_sets = &mut fleet.observed.daemon_sets;
+        let plugin = daemon_sets.iter_mut().find(|daemon_set| daemon_set.name == name);
+        let plugin = plugin.expect("the device plugin");
+        (plugin.desired, plugin.max_unavailable) = (desired, Some(Count::Percent(50)));
+        let reason = reason_of(&fleet.decide(second), "gpu-2");
+        let Reason::OperandOutdated { awaited, .. } = reason else { panic!("{reason}") };
+        awaited.map(|node| node.name)
+    };
+    for second in 0..3 {
+        assert_eq!(awaited(&mut fleet, second, 4), None, "two may be unavailable");
+    }
+    assert_eq!(awaited(&mut fleet, 3, 2).as_deref(), Some("gpu-1"));
 }
 
 /// A node that is down blocks a rolling update with `maxUnavailable: 1`. Tolerating it also covers
