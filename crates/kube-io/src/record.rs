@@ -1,7 +1,6 @@
 //! Reads and writes the run record. The chart creates its empty ConfigMaps; the hook only patches
 //! their data.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -21,11 +20,13 @@ use observed::named::Named;
 use super::call::{CallError, call};
 use super::object_writes::merge;
 
+mod changes;
 mod layout;
 mod refusal;
 
 pub use refusal::RecordRefusal;
 
+use changes::{ConfigMapChanges, differences, in_place, needs_newer_format};
 use layout::{ConfigMapData, EntryDetail, RecordContents, lay_out};
 
 /// The run record as it was read.
@@ -69,6 +70,8 @@ pub struct RecordStore {
     /// How much of the records is stored. It never increases, because entries that change between
     /// forms would be written again each time.
     detail: EntryDetail,
+    /// Whether `written` is a whole layout: nothing else is stored, and no entry twice.
+    is_laid_out: bool,
 }
 
 impl RecordStore {
@@ -80,6 +83,7 @@ impl RecordStore {
             written: vec![ConfigMapData::new(); OBJECTS],
             nodes: Named::new(),
             detail: EntryDetail::default(),
+            is_laid_out: false,
         }
     }
 
@@ -90,6 +94,7 @@ impl RecordStore {
     /// A call failed, or a newer version wrote the record.
     pub async fn read(&mut self) -> Result<StoredRecord, RecordError> {
         self.nodes.clear();
+        self.is_laid_out = false;
         let (requests, data) = split_requests(self.data_of(0).await?);
         self.written = vec![data];
         let run = self.written[0]
@@ -163,39 +168,56 @@ impl RecordStore {
         let unlike = self.nodes.differing(nodes).into_iter().map(|name| &**name).collect();
         let contents =
             RecordContents { fixed: fixed_keys(run), nodes, changed: &unlike, detail: self.detail };
-        let Some((mut wanted, detail)) = lay_out(&contents, &self.written) else {
-            return Err(RecordError::Refused(RecordRefusal::Full { nodes: nodes.len() }));
+        let kept = self.is_laid_out.then(|| in_place(&contents, &self.written)).flatten();
+        let (mut changes, detail) = match kept {
+            Some(changes) => (changes, self.detail),
+            None => self.laid_out(&contents)?,
         };
-        if detail > self.detail {
-            tracing::warn!(
-                nodes = nodes.len(),
-                ?detail,
-                "the run record is nearly full: storing entries of nodes in short form"
-            );
+        if needs_newer_format(&changes, &self.written) {
+            let text = text_of(run, RECORD_FORMAT_VERSION);
+            if self.written[0].get(RUN_KEY) == Some(&text) {
+                changes[0].remove(RUN_KEY);
+            } else {
+                changes[0].insert(RUN_KEY.to_owned(), Some(text));
+            }
         }
-        if let Some(text) = newer_format(run, &wanted) {
-            wanted[0].insert(RUN_KEY.to_owned(), Cow::Owned(text));
-        }
-        let changes: Vec<BTreeMap<String, Option<String>>> = wanted
-            .iter()
-            .zip(&self.written)
-            .map(|(wanted, written)| differences(wanted, written))
-            .collect();
-        drop(wanted);
+        self.is_laid_out = false;
         self.announce(&changes).await?;
         for (index, changes) in changes.into_iter().enumerate().rev() {
             self.patch(index, changes).await?;
         }
         self.nodes = nodes.clone();
         self.detail = detail;
+        self.is_laid_out = true;
         Ok(())
     }
 
+    /// Returns the changes of a new layout of all entries, and how much of them it stores.
+    fn laid_out(
+        &self,
+        contents: &RecordContents<'_>,
+    ) -> Result<(Vec<ConfigMapChanges>, EntryDetail), RecordError> {
+        let nodes = contents.nodes.len();
+        let Some((wanted, detail)) = lay_out(contents, &self.written) else {
+            return Err(RecordError::Refused(RecordRefusal::Full { nodes }));
+        };
+        if detail > self.detail {
+            tracing::warn!(
+                nodes,
+                ?detail,
+                "the run record is nearly full: storing entries of nodes in short form"
+            );
+        }
+        let changes = wanted
+            .iter()
+            .zip(&self.written)
+            .map(|(wanted, written)| differences(wanted, written))
+            .collect();
+        Ok((changes, detail))
+    }
+
     /// Stores the number of objects before one more is used, because readers must know it.
-    async fn announce(
-        &mut self,
-        changes: &[BTreeMap<String, Option<String>>],
-    ) -> Result<(), RecordError> {
+    async fn announce(&mut self, changes: &[ConfigMapChanges]) -> Result<(), RecordError> {
         let known =
             self.written[0].get(OBJECTS_KEY).and_then(|count| count.parse().ok()).unwrap_or(1);
         let used = changes
@@ -209,11 +231,7 @@ impl RecordStore {
         Ok(())
     }
 
-    async fn patch(
-        &mut self,
-        index: usize,
-        changes: BTreeMap<String, Option<String>>,
-    ) -> Result<(), RecordError> {
+    async fn patch(&mut self, index: usize, changes: ConfigMapChanges) -> Result<(), RecordError> {
         if changes.is_empty() {
             return Ok(());
         }
@@ -236,32 +254,6 @@ fn split_requests(data: ConfigMapData) -> (Vec<UserRequest>, ConfigMapData) {
     let (requests, data): (ConfigMapData, ConfigMapData) =
         data.into_iter().partition(|(key, _)| key.starts_with(REQUEST_KEY_PREFIX));
     (user_request::requests(&requests), data)
-}
-
-/// Returns the run's text if it needs the newer format: version 1 has one object, and names of
-/// nodes as keys.
-fn newer_format(run: &RunRecord, wanted: &[BTreeMap<String, Cow<'_, str>>]) -> Option<String> {
-    let newer = wanted.iter().skip(1).any(|object| !object.is_empty())
-        || wanted[0].keys().any(|key| layout::is_hashed(key));
-    newer.then(|| text_of(run, RECORD_FORMAT_VERSION))
-}
-
-/// Returns the changes that turn the written data into the wanted.
-fn differences(
-    wanted: &BTreeMap<String, Cow<'_, str>>,
-    written: &ConfigMapData,
-) -> BTreeMap<String, Option<String>> {
-    let is_new = |(key, text): &(&String, &Cow<'_, str>)| {
-        written.get(*key).map(String::as_str) != Some(text.as_ref())
-    };
-    let new = wanted
-        .iter()
-        .filter(is_new)
-        .map(|(key, text)| (key.clone(), Some(text.as_ref().to_owned())));
-    new.chain(
-        written.keys().filter(|key| !wanted.contains_key(*key)).map(|key| (key.clone(), None)),
-    )
-    .collect()
 }
 
 /// Returns the keys with a fixed object: the run in the first one, each part of cohort and baseline

@@ -153,7 +153,7 @@ fn at_detail<'a>(
 }
 
 /// Returns whether the key is a node's.
-fn is_node_key(key: &str) -> bool {
+pub(super) fn is_node_key(key: &str) -> bool {
     key.starts_with(NODE_KEY_PREFIX) || key.starts_with(HASHED_KEY_PREFIX)
 }
 
@@ -164,7 +164,7 @@ pub(super) fn is_hashed(key: &str) -> bool {
 
 /// Returns the data key of a node. A name may be as long as a whole key, so long names are hashed,
 /// and the entry contains the name.
-fn key_of(node: &str) -> String {
+pub(super) fn key_of(node: &str) -> String {
     if node.len() + NODE_KEY_PREFIX.len() <= LONGEST_KEY {
         return format!("{NODE_KEY_PREFIX}{node}");
     }
@@ -176,7 +176,7 @@ fn key_of(node: &str) -> String {
 }
 
 /// Returns the text of an entry, or `None` if nothing is stored for the node.
-fn entry(name: &str, record: &NodeRecord, detail: EntryDetail) -> Option<String> {
+pub(super) fn entry(name: &str, record: &NodeRecord, detail: EntryDetail) -> Option<String> {
     let record = shortened(record, detail)?;
     let node = (name.len() + NODE_KEY_PREFIX.len() > LONGEST_KEY).then_some(name);
     // This cannot fail: all map keys of the type are strings, and no Serialize implementation
