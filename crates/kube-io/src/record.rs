@@ -158,7 +158,7 @@ impl RecordStore {
     /// nothing if there is no difference.
     ///
     /// # Errors
-    /// A call failed; the next write includes the same differences. [`RecordError::Refused`]:
+    /// A call failed; the next write also makes good what this one left. [`RecordError::Refused`]:
     /// another attempt would not help.
     pub async fn write(
         &mut self,
@@ -181,7 +181,9 @@ impl RecordStore {
                 changes[0].insert(RUN_KEY.to_owned(), Some(text));
             }
         }
+        // If a write fails, the next one compares all entries with what is known to be stored.
         self.is_laid_out = false;
+        self.nodes.clear();
         self.announce(&changes).await?;
         for (index, changes) in changes.into_iter().enumerate().rev() {
             self.patch(index, changes).await?;
@@ -235,6 +237,8 @@ impl RecordStore {
         if changes.is_empty() {
             return Ok(());
         }
+        // If no answer arrives, it is unknown what is stored: the next write writes these keys again.
+        self.written[index].extend(changes.keys().map(|key| (key.clone(), String::new())));
         let name = object_name(&self.name, index);
         merge(self.api.clone(), &name, json!({ "data": changes }))
             .await

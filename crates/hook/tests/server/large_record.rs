@@ -184,6 +184,41 @@ async fn record_half_written_keeps_what_must_survive() {
     assert!(writes > 4, "more than one object was written: {writes}");
 }
 
+/// What a failed write had stored was mistaken for unchanged if the next decision wanted what had
+/// been stored before: a plugin stayed away in the record, and held a slot.
+#[tokio::test(flavor = "local", start_paused = true)]
+async fn decision_after_failed_record_write_is_stored() {
+    let before = fleet(1_200, 300);
+    let mut after = before.clone();
+    for index in (0..1_200).step_by(3) {
+        let (name, record) = unfinished(index, 400);
+        after.insert(name.as_str(), record);
+    }
+    let (new, record) = unfinished(1_200, 400);
+    after.insert(new.as_str(), record);
+    after.remove(&unfinished(1, 0).0);
+    for effect in [Effect::LoseAnswer, Effect::Status(500)] {
+        let mut failed = 0;
+        loop {
+            let (world, _held) = world().await;
+            let mut store_a = store(&world);
+            store_a.write(&run("job-1", 1_200), &before).await.unwrap();
+            let fault = Fault::new(is_record_write, failed, usize::MAX, effect);
+            world.server.state().faults.push(fault);
+            let is_over = store_a.write(&run("job-1", 1_200), &after).await.is_ok();
+            world.server.state().faults.clear();
+            store_a.write(&run("job-1", 1_200), &before).await.unwrap();
+            let stored = store(&world).read().await.unwrap().nodes;
+            assert!(stored == before, "{effect:?} from write {failed} on");
+            if is_over {
+                break;
+            }
+            failed += 1;
+        }
+        assert!(failed > 1, "more than one object was written: {failed}");
+    }
+}
+
 #[tokio::test(flavor = "local", start_paused = true)]
 async fn small_record_stays_readable_for_the_first_version() {
     let (world, _held) = world().await;

@@ -170,8 +170,9 @@ fn is_same_fleet(before: &Observed, now: &Observed) -> bool {
 }
 
 /// Returns whether the DaemonSets of the operator are the same apart from the numbers of their nodes.
-/// During an upgrade, each node leaves the DaemonSets of all operands and returns to them. No node
-/// depends on these numbers, but for the driver pods that are missing ([`lacking`]).
+/// During an upgrade, each node leaves the DaemonSets of all operands and returns to them. Nodes
+/// depend on these numbers only through the driver pods that are missing ([`lacking`]), and through
+/// the limit of a rolling update: a node behind one is examined in every decision.
 fn are_same_apart_from_counts(before: &[ObservedDaemonSet], now: &[ObservedDaemonSet]) -> bool {
     before.len() == now.len()
         && before.iter().zip(now).all(|(before, now)| before.is_same_apart_from_counts(now))
