@@ -65,13 +65,12 @@ pub struct RecordStore {
     name: String,
     /// The data of each ConfigMap, as far as this process knows it.
     written: Vec<ConfigMapData>,
-    /// The node records from which this process created the entries.
-    nodes: Named<NodeRecord>,
+    /// The node records from which this process created the entries. `None`: `written` may be no
+    /// whole layout, because it was only read, or because a write has failed.
+    nodes: Option<Named<NodeRecord>>,
     /// How much of the records is stored. It never increases, because entries that change between
     /// forms would be written again each time.
     detail: EntryDetail,
-    /// Whether `written` is a whole layout: nothing else is stored, and no entry twice.
-    is_laid_out: bool,
 }
 
 impl RecordStore {
@@ -81,9 +80,8 @@ impl RecordStore {
             api: Api::namespaced(client.clone(), namespace),
             name: name.to_owned(),
             written: vec![ConfigMapData::new(); OBJECTS],
-            nodes: Named::new(),
+            nodes: None,
             detail: EntryDetail::default(),
-            is_laid_out: false,
         }
     }
 
@@ -93,8 +91,7 @@ impl RecordStore {
     /// # Errors
     /// A call failed, or a newer version wrote the record.
     pub async fn read(&mut self) -> Result<StoredRecord, RecordError> {
-        self.nodes.clear();
-        self.is_laid_out = false;
+        self.nodes = None;
         let (requests, data) = split_requests(self.data_of(0).await?);
         self.written = vec![data];
         let run = self.written[0]
@@ -165,10 +162,14 @@ impl RecordStore {
         run: &RunRecord,
         nodes: &Named<NodeRecord>,
     ) -> Result<(), RecordError> {
-        let unlike = self.nodes.differing(nodes).into_iter().map(|name| &**name).collect();
+        // If this write fails, the next one compares all entries with what is known to be stored.
+        let before = self.nodes.take();
+        let unknown = Named::new();
+        let unlike = before.as_ref().unwrap_or(&unknown).differing(nodes);
+        let unlike = unlike.into_iter().map(|name| &**name).collect();
         let contents =
             RecordContents { fixed: fixed_keys(run), nodes, changed: &unlike, detail: self.detail };
-        let kept = self.is_laid_out.then(|| in_place(&contents, &self.written)).flatten();
+        let kept = before.as_ref().and_then(|_| in_place(&contents, &self.written));
         let (mut changes, detail) = match kept {
             Some(changes) => (changes, self.detail),
             None => self.laid_out(&contents)?,
@@ -181,16 +182,12 @@ impl RecordStore {
                 changes[0].insert(RUN_KEY.to_owned(), Some(text));
             }
         }
-        // If a write fails, the next one compares all entries with what is known to be stored.
-        self.is_laid_out = false;
-        self.nodes.clear();
         self.announce(&changes).await?;
         for (index, changes) in changes.into_iter().enumerate().rev() {
             self.patch(index, changes).await?;
         }
-        self.nodes = nodes.clone();
+        self.nodes = Some(nodes.clone());
         self.detail = detail;
-        self.is_laid_out = true;
         Ok(())
     }
 

@@ -63,7 +63,8 @@ impl ObservedDaemonSet {
             .max(1)
     }
 
-    /// Returns whether both differ at most in the numbers of their nodes, and need pods or not.
+    /// Returns whether both differ at most in the numbers of their nodes. A DaemonSet that needs no
+    /// pods differs from one that needs some.
     pub fn is_same_apart_from_counts(&self, other: &Self) -> bool {
         let Self {
             namespace,
