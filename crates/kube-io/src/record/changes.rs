@@ -14,8 +14,8 @@ pub(super) type ConfigMapChanges = BTreeMap<String, Option<String>>;
 
 /// Returns the changes if every entry can stay in its object. They are those of
 /// [`lay_out`](super::layout::lay_out), but of unchanged entries, only the lengths are added up: in a
-/// large fleet, few nodes change at a time. `stored`: the objects as the last layout left them. Returns `None` if an entry
-/// must move, or there is no room.
+/// large fleet, few nodes change at a time. `stored`: the objects as the last layout left them.
+/// Returns `None` if an entry must move, or there is no room.
 pub(super) fn in_place(
     contents: &RecordContents<'_>,
     stored: &[ConfigMapData],
