@@ -15,19 +15,26 @@ use observed::named::{self, Named};
 pub struct NodeWaits {
     nodes: Named<NodeWait>,
     slots: Arc<Vec<ReasonSlot>>,
+    /// The number of the next slot that is taken.
+    next: SlotNumber,
 }
 
 /// The index of a reason's slot.
 type SlotIndex = usize;
 
+/// Distinguishes a slot from the one that had its index before it was free.
+type SlotNumber = u64;
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct NodeWait {
     slot: SlotIndex,
+    number: SlotNumber,
     since: Timestamp,
 }
 
 #[derive(Clone)]
 struct ReasonSlot {
+    number: SlotNumber,
     reason: Arc<Reason>,
     /// Number of nodes that wait for it; 0: the slot is free.
     nodes: usize,
@@ -96,15 +103,22 @@ impl NodeWaits {
             let known = before.reason(name);
             self.reason(name).map(|reason| reason.name()) != known.map(|reason| reason.name())
         };
-        let has_other_kind = |(slot, known): (&ReasonSlot, &ReasonSlot)| {
-            slot.nodes > 0 && slot.reason.name() != known.reason.name()
-        };
         // The nodes of a slot are not listed anywhere.
-        if self.slots.iter().zip(before.slots.iter()).any(has_other_kind) {
+        if self.has_replaced_kind_since(before) {
             return self.iter().filter(|wait| wait.node.as_deref().is_some_and(is_new)).collect();
         }
         let changed = before.nodes.differing(&self.nodes);
         changed.into_iter().filter(|name| is_new(name)).filter_map(|name| self.get(name)).collect()
+    }
+
+    /// Returns whether a slot has kept its nodes, but has another kind of reason than before.
+    fn has_replaced_kind_since(&self, before: &Self) -> bool {
+        let has_other_kind = |(slot, known): (&ReasonSlot, &ReasonSlot)| {
+            slot.nodes > 0
+                && slot.number == known.number
+                && slot.reason.name() != known.reason.name()
+        };
+        self.slots.iter().zip(before.slots.iter()).any(has_other_kind)
     }
 
     /// Iterates over the reasons that nodes wait for.
@@ -127,7 +141,8 @@ impl NodeWaits {
             self.leave_slot(known.slot);
         }
         let slot = self.take_slot(reason);
-        self.nodes.insert(Arc::clone(name), NodeWait { slot, since });
+        let number = self.slots[slot].number;
+        self.nodes.insert(Arc::clone(name), NodeWait { slot, number, since });
     }
 
     /// Removes the wait of a node.
@@ -197,7 +212,8 @@ impl NodeWaits {
             self.change_slot(slot, |slot| slot.nodes += 1);
             return slot;
         }
-        let taken = ReasonSlot { reason: Arc::clone(reason), nodes: 1 };
+        let taken = ReasonSlot { number: self.next, reason: Arc::clone(reason), nodes: 1 };
+        self.next += 1;
         let free = self.slots.iter().position(|slot| slot.nodes == 0);
         let slots = Arc::make_mut(&mut self.slots);
         if let Some(slot) = free {
@@ -297,6 +313,26 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn all_nodes_are_examined_only_if_a_slot_has_kept_them() {
+        let [missing, other, ..] = &reasons()[..] else { panic!("two kinds of reasons") };
+        let names: [Arc<str>; 2] = ["a", "b"].map(Arc::from);
+        let wait = |reason| Some((reason, Timestamp::UNIX_EPOCH));
+        let mut before = NodeWaits::default();
+        before.set(&names[0], wait(missing));
+        before.set(&names[1], wait(other));
+        let mut taken_again = before.clone();
+        taken_again.remove(&names[0]);
+        taken_again.set(&names[0], wait(&Arc::new((**other).clone())));
+        assert_eq!(taken_again.new_since(&before).len(), 1, "node a waits for another kind");
+        assert!(!taken_again.has_replaced_kind_since(&before));
+
+        let mut replaced = before.clone();
+        replaced.replace(missing, other);
+        assert_eq!(replaced.new_since(&before).len(), 1, "node a waits for another kind");
+        assert!(replaced.has_replaced_kind_since(&before));
     }
 
     proptest! {
