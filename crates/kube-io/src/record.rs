@@ -23,11 +23,13 @@ use super::object_writes::merge;
 mod changes;
 mod layout;
 mod refusal;
+mod run_parts;
 
 pub use refusal::RecordRefusal;
 
 use changes::{ConfigMapChanges, differences, in_place, needs_newer_format};
-use layout::{ConfigMapData, EntryDetail, RecordContents, lay_out};
+use layout::{ConfigMapData, EntryDetail, FixedKey, RecordContents, lay_out};
+use run_parts::RunParts;
 
 /// The run record as it was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -68,6 +70,7 @@ pub struct RecordStore {
     /// The node records from which this process created the entries. `None`: `written` may be no
     /// whole layout, because it was only read, or because a write has failed.
     nodes: Option<Named<NodeRecord>>,
+    parts: RunParts,
     /// How much of the records is stored. It never increases, because entries that change between
     /// forms would be written again each time.
     detail: EntryDetail,
@@ -81,6 +84,7 @@ impl RecordStore {
             name: name.to_owned(),
             written: vec![ConfigMapData::new(); OBJECTS],
             nodes: None,
+            parts: RunParts::default(),
             detail: EntryDetail::default(),
         }
     }
@@ -123,11 +127,13 @@ impl RecordStore {
         if let Some(run) = &mut record.run {
             run.cohort = run
                 .cohort_nodes
-                .and_then(|nodes| Cohort::from_parts(self.parts(COHORT_KEY_PREFIX), nodes))
+                .and_then(|nodes| Cohort::from_parts(self.stored_parts(COHORT_KEY_PREFIX), nodes))
                 .map(Arc::new);
             run.baseline = run
                 .baseline_nodes
-                .and_then(|nodes| Baseline::from_parts(self.parts(BASELINE_KEY_PREFIX), nodes))
+                .and_then(|nodes| {
+                    Baseline::from_parts(self.stored_parts(BASELINE_KEY_PREFIX), nodes)
+                })
                 .map(Arc::new);
         }
         Ok(record)
@@ -144,7 +150,7 @@ impl RecordStore {
     }
 
     /// Returns the stored parts of a value that is divided over the objects.
-    fn parts<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = &'a str> {
+    fn stored_parts<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = &'a str> {
         self.written.iter().enumerate().map_while(move |(index, data)| {
             data.get(&format!("{prefix}{index}")).map(String::as_str)
         })
@@ -167,8 +173,8 @@ impl RecordStore {
         let unknown = Named::new();
         let unlike = before.as_ref().unwrap_or(&unknown).differing(nodes);
         let unlike = unlike.into_iter().map(|name| &**name).collect();
-        let contents =
-            RecordContents { fixed: fixed_keys(run), nodes, changed: &unlike, detail: self.detail };
+        let fixed = self.fixed_keys(run);
+        let contents = RecordContents { fixed, nodes, changed: &unlike, detail: self.detail };
         let kept = before.as_ref().and_then(|_| in_place(&contents, &self.written));
         let (mut changes, detail) = match kept {
             Some(changes) => (changes, self.detail),
@@ -189,6 +195,14 @@ impl RecordStore {
         self.nodes = Some(nodes.clone());
         self.detail = detail;
         Ok(())
+    }
+
+    /// Returns the keys with a fixed object: the run in the first one, each part of cohort and
+    /// baseline in its own.
+    fn fixed_keys(&mut self, run: &RunRecord) -> Vec<FixedKey> {
+        let mut keys = self.parts.keys(run).to_vec();
+        keys.push((0, RUN_KEY.to_owned(), text_of(run, 1)));
+        keys
     }
 
     /// Returns the changes of a new layout of all entries, and how much of them it stores.
@@ -255,19 +269,6 @@ fn split_requests(data: ConfigMapData) -> (Vec<UserRequest>, ConfigMapData) {
     let (requests, data): (ConfigMapData, ConfigMapData) =
         data.into_iter().partition(|(key, _)| key.starts_with(REQUEST_KEY_PREFIX));
     (user_request::requests(&requests), data)
-}
-
-/// Returns the keys with a fixed object: the run in the first one, each part of cohort and baseline
-/// in its own.
-fn fixed_keys(run: &RunRecord) -> Vec<(usize, String, String)> {
-    let cohort = run.cohort.iter().flat_map(|cohort| cohort.parts()).enumerate();
-    let baseline = run.baseline.iter().flat_map(|baseline| baseline.parts()).enumerate();
-    let keyed = |prefix: &'static str| {
-        move |(index, part): (usize, String)| (index, format!("{prefix}{index}"), part)
-    };
-    let parts =
-        cohort.map(keyed(COHORT_KEY_PREFIX)).chain(baseline.map(keyed(BASELINE_KEY_PREFIX)));
-    parts.chain([(0, RUN_KEY.to_owned(), text_of(run, 1))]).collect()
 }
 
 fn text_of(run: &RunRecord, format_version: u32) -> String {

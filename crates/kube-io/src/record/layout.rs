@@ -63,10 +63,13 @@ struct StoredEntry {
     record: NodeRecord,
 }
 
+/// The index of an object, a key that can be in no other object, and its text.
+pub(super) type FixedKey = (usize, String, String);
+
 /// The content of a record.
 pub(super) struct RecordContents<'a> {
     /// Keys with a fixed object: the run, and the parts of the cohort and the baseline.
-    pub(super) fixed: Vec<(usize, String, String)>,
+    pub(super) fixed: Vec<FixedKey>,
     /// The nodes.
     pub(super) nodes: &'a Named<NodeRecord>,
     /// Nodes that have changed since their entries were written at `detail`. In a large fleet,
