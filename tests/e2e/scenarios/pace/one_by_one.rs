@@ -16,59 +16,98 @@ use crate::harness::stack::Stack;
 use crate::harness::stand_in::{OPERATOR_NAMESPACE, Script};
 
 const NODES: usize = 10;
+/// The upgrades of a mode. The median is the result.
+const RUNS: usize = 3;
 /// The real controller's sleep.
 const TICK: Duration = Duration::from_mins(2);
+
+/// How a mode upgrades.
+struct Mode {
+    name: &'static str,
+    values: fn(&Release) -> Value,
+    /// The tasks of the hook before the operator, if there is one.
+    before: Option<&'static [&'static str]>,
+    tasks: &'static [&'static str],
+}
 
 #[tokio::test(flavor = "local")]
 #[ignore = "a measurement: make bench"]
 async fn drive() -> Result<()> {
-    let tasks: &[&str] = &["settle", "drive", "reroll"];
-    measured("drive", &NEW.driven_values(), None, tasks).await
+    measured(&Mode {
+        name: "drive",
+        values: Release::driven_values,
+        before: None,
+        tasks: &["settle", "drive", "reroll"],
+    })
+    .await
 }
 
 #[tokio::test(flavor = "local")]
 #[ignore = "a measurement: make bench"]
 async fn assist() -> Result<()> {
-    measured("assist", &NEW.values(), None, &["settle", "wake", "reroll"]).await
+    measured(&Mode {
+        name: "assist",
+        values: Release::values,
+        before: None,
+        tasks: &["settle", "wake", "reroll"],
+    })
+    .await
 }
 
 #[tokio::test(flavor = "local")]
 #[ignore = "a measurement: make bench"]
 async fn steer() -> Result<()> {
-    let tasks: &[&str] = &["settle", "wake", "steer", "reroll"];
-    measured("steer", &NEW.steered_values(), Some(&["preflight", "hold"]), tasks).await
+    measured(&Mode {
+        name: "steer",
+        values: Release::steered_values,
+        before: Some(&["preflight", "hold"]),
+        tasks: &["settle", "wake", "steer", "reroll"],
+    })
+    .await
 }
 
-/// Measures one mode. `before`: the tasks of the hook before the operator, if there is one.
-async fn measured(
-    mode: &str,
-    values: &Value,
-    before: Option<&[&str]>,
-    tasks: &[&str],
-) -> Result<()> {
-    scenario_within(LIMIT, &format!("pace-{mode}"), async |stack| {
+/// Measures one mode: upgrades to the new driver and back.
+async fn measured(mode: &Mode) -> Result<()> {
+    scenario_within(LIMIT, &format!("pace-{}", mode.name), async |stack| {
         let nodes = stack.fleet(Script::seeded(12), NODES, true).await?;
-        // The operator is upgraded before: for 15 s after that, no driver is replaced.
+        // All measured upgrades have the same operator, because the first upgrade of a new operator
+        // also waits until it leads.
         let old = Release { driver: OLD.driver, ..NEW };
         stack.deploy("gpu-operator", old.chart, OPERATOR_NAMESPACE, &old.values()).await?;
+        stack.await_leader().await?;
         stack.await_validated(&nodes, Duration::from_mins(3)).await?;
         stack.await_policy("ready").await?;
         stack.rewrite(|live| (live.driver, live.tick) = ((0, 1), TICK))?;
-        let timeline = NodeTimeline::record(&stack.client);
-        let settings = |tasks: &[&str]| {
-            json!({
-                "component": {"version": NEW.chart}, "mode": mode, "tasks": tasks,
-                "upgrade": {"policy": {"maxParallelUpgrades": 1, "maxUnavailable": "50%"}},
-            })
-        };
-        if let Some(tasks) = before {
-            deploy_hook(stack, "gpu-rollout-pre", values, &settings(tasks)).await?;
+        let mut runs = Vec::new();
+        for release in [&NEW, &old].into_iter().cycle().take(RUNS) {
+            runs.push(upgrade(stack, mode, release).await?);
         }
-        stack.deploy("gpu-operator", NEW.chart, OPERATOR_NAMESPACE, values).await?;
-        let ended = deploy_hook(stack, "gpu-rollout", values, &settings(tasks)).await?;
-        print(mode, &timeline, ended)
+        runs.sort_by_key(|run| run.total);
+        for run in &runs {
+            run.print_totals(mode.name);
+        }
+        runs.get(RUNS / 2).context("one upgrade")?.print_nodes(mode.name);
+        Ok(())
     })
     .await
+}
+
+/// Upgrades the fleet to a release.
+async fn upgrade(stack: &Stack, mode: &Mode, release: &Release) -> Result<Run> {
+    let values = (mode.values)(release);
+    let settings = |tasks: &[&str]| {
+        json!({
+            "component": {"version": release.chart}, "mode": mode.name, "tasks": tasks,
+            "upgrade": {"policy": {"maxParallelUpgrades": 1, "maxUnavailable": "50%"}},
+        })
+    };
+    let timeline = NodeTimeline::record(&stack.client);
+    if let Some(tasks) = mode.before {
+        deploy_hook(stack, "gpu-rollout-pre", &values, &settings(tasks)).await?;
+    }
+    stack.deploy("gpu-operator", release.chart, OPERATOR_NAMESPACE, &values).await?;
+    let ended = deploy_hook(stack, "gpu-rollout", &values, &settings(mode.tasks)).await?;
+    Run::new(timeline, ended)
 }
 
 /// Deploys a hook release, and returns when its Job succeeded.
@@ -84,33 +123,62 @@ async fn deploy_hook(
     Ok(hook.verdict().await?.at)
 }
 
-/// Prints the total time, and where the time of a typical node went: from its cordon to that of the
-/// next node.
-fn print(mode: &str, timeline: &NodeTimeline, ended: Timestamp) -> Result<()> {
-    let cordons = timeline.cordons();
-    ensure!(cordons.len() == NODES, "{} of {NODES} nodes were cordoned", cordons.len());
-    let (first, last) = (cordons[0].0, timeline.last_of("node: uncordoned")?);
-    let mut gaps: Vec<(SignedDuration, usize)> = (1..cordons.len())
-        .map(|next| (cordons[next].0.duration_since(cordons[next - 1].0), next - 1))
-        .collect();
-    gaps.sort();
-    let typical = *gaps.get(gaps.len() / 2).context("more than one node")?;
-    let longest = *gaps.last().context("more than one node")?;
-    eprintln!(
-        "\n{mode}, {NODES} nodes one by one: {:.1} s from the first cordon to the last uncordon; from cordon to cordon: median {:.2} s, longest {:.2} s; from the last uncordon to the verdict: {:.2} s, of which the quiet period is {QUIET_SECONDS} s",
-        last.duration_since(first).as_secs_f64(),
-        typical.0.as_secs_f64(),
-        longest.0.as_secs_f64(),
-        ended.duration_since(last).as_secs_f64(),
-    );
-    for (word, (_, place)) in [("typical", typical), ("slowest", longest)] {
-        let title =
-            format!("{mode}, a {word} node, in seconds from its cordon to that of the next");
-        let ((from, node), (to, next)) = (&cordons[place], &cordons[place + 1]);
-        let of_next = timeline.between(next, (*from, *to)).into_iter();
-        let mut events = timeline.between(node, (*from, *to));
-        events.extend(of_next.map(|(at, what)| (at, format!("next {what}"))));
-        print_events(&title, events);
+/// One upgrade of the fleet.
+struct Run {
+    timeline: NodeTimeline,
+    /// When each node was cordoned, in this order.
+    cordons: Vec<(Timestamp, String)>,
+    /// From the first cordon to the last uncordon.
+    total: SignedDuration,
+    /// From the last uncordon to the verdict.
+    verdict_after: SignedDuration,
+    /// From a node's cordon to that of the next, with the place of the first of them, from the
+    /// shortest to the longest.
+    gaps: Vec<(SignedDuration, usize)>,
+}
+
+impl Run {
+    fn new(timeline: NodeTimeline, ended: Timestamp) -> Result<Self> {
+        let cordons = timeline.cordons();
+        ensure!(cordons.len() == NODES, "{} of {NODES} nodes were cordoned", cordons.len());
+        let last = timeline.last_of("node: uncordoned")?;
+        let mut gaps: Vec<(SignedDuration, usize)> = (1..NODES)
+            .map(|next| (cordons[next].0.duration_since(cordons[next - 1].0), next - 1))
+            .collect();
+        gaps.sort();
+        let (total, verdict_after) =
+            (last.duration_since(cordons[0].0), ended.duration_since(last));
+        Ok(Self { timeline, cordons, total, verdict_after, gaps })
     }
-    Ok(())
+
+    fn typical(&self) -> (SignedDuration, usize) {
+        self.gaps[self.gaps.len() / 2]
+    }
+
+    fn slowest(&self) -> (SignedDuration, usize) {
+        self.gaps[self.gaps.len() - 1]
+    }
+
+    fn print_totals(&self, mode: &str) {
+        eprintln!(
+            "\n{mode}, {NODES} nodes one by one: {:.1} s from the first cordon to the last uncordon; from cordon to cordon: median {:.2} s, longest {:.2} s; from the last uncordon to the verdict: {:.2} s, of which the quiet period is {QUIET_SECONDS} s",
+            self.total.as_secs_f64(),
+            self.typical().0.as_secs_f64(),
+            self.slowest().0.as_secs_f64(),
+            self.verdict_after.as_secs_f64(),
+        );
+    }
+
+    /// Prints where the time of a node went: from its cordon to that of the next node.
+    fn print_nodes(&self, mode: &str) {
+        for (word, (_, place)) in [("typical", self.typical()), ("slowest", self.slowest())] {
+            let title =
+                format!("{mode}, a {word} node, in seconds from its cordon to that of the next");
+            let ((from, node), (to, next)) = (&self.cordons[place], &self.cordons[place + 1]);
+            let mut events = self.timeline.between(node, (*from, *to));
+            let of_next = self.timeline.between(next, (*from, *to)).into_iter();
+            events.extend(of_next.map(|(at, what)| (at, format!("next {what}"))));
+            print_events(&title, events);
+        }
+    }
 }
