@@ -52,7 +52,7 @@ impl SupportBundleArguments {
         cluster::run(&cluster, printer, async |session, printer| {
             let now = session.now();
             let name = format!("gpu-rollout-support-{}", now.strftime("%Y%m%d-%H%M%S"));
-            let mut support = gather(&session, logs, printer).await?;
+            let mut support = Box::pin(gather(&session, logs, printer)).await?;
             let readme = readme(&support, now, logs);
             support.add("README.txt", &readme);
             let archive = match archive(&name, &support.files, now) {
