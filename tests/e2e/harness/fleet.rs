@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
-use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
@@ -18,8 +17,8 @@ use super::hook_release::HookRelease;
 use super::kwok;
 use super::stack::Stack;
 use super::stand_in::{
-    GPU, GPU_DRIVER, LEASE, OPERATOR_NAMESPACE, Script, cluster_policy_kind, driver_version,
-    is_ready, offered, published, resource_slice_kind,
+    GPU, GPU_DRIVER, OPERATOR_NAMESPACE, Script, cluster_policy_kind, driver_version, is_ready,
+    offered, published, resource_slice_kind,
 };
 use super::wait::until;
 
@@ -210,22 +209,6 @@ impl Stack {
         let patch = Patch::Merge(json!({"status": {"containerStatuses": [status]}}));
         pods.patch_status(&pod.name_any(), &PatchParams::default(), &patch).await?;
         Ok(())
-    }
-
-    /// Waits until the only pod of the operator leads. After its chart has changed, this takes up to
-    /// the duration of its Lease.
-    pub(crate) async fn await_leader(&self) -> Result<()> {
-        let leases = Api::<Lease>::namespaced(self.client.clone(), OPERATOR_NAMESPACE);
-        let pods = Api::<Pod>::namespaced(self.client.clone(), OPERATOR_NAMESPACE);
-        until("the operator's only pod to lead", LIMIT, async || {
-            let lease = leases.get(LEASE).await?.spec.context("a Lease without a spec")?;
-            let holder = lease.holder_identity.unwrap_or_default();
-            let pods = pods.list(&ListParams::default().labels("app=gpu-operator")).await?.items;
-            let [pod] = &pods[..] else { return Ok(None) };
-            let leads = holder.rsplit_once('_').is_some_and(|(name, _)| name == pod.name_any());
-            Ok(leads.then_some(()))
-        })
-        .await
     }
 
     /// Waits until the ClusterPolicy has this status.

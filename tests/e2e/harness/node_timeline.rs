@@ -45,6 +45,11 @@ impl NodeTimeline {
         Self { events, watches: std::iter::once(nodes).chain(pods).collect() }
     }
 
+    /// Ends the recording, and keeps its events.
+    pub(crate) fn stop(&mut self) {
+        self.watches.drain(..).for_each(|watch| watch.abort());
+    }
+
     /// Returns when each node was cordoned first, in the order of these times.
     pub(crate) fn cordons(&self) -> Vec<(Timestamp, String)> {
         let mut first: BTreeMap<String, Timestamp> = BTreeMap::new();
@@ -79,7 +84,7 @@ impl NodeTimeline {
 
 impl Drop for NodeTimeline {
     fn drop(&mut self) {
-        self.watches.iter().for_each(JoinHandle::abort);
+        self.stop();
     }
 }
 

@@ -19,16 +19,16 @@ use crate::harness::workloads::{NAMESPACE, Serving};
 const LARGEST: &str = "GPU_ROLLOUT_SOAK_NODES";
 const SIZES: [usize; 3] = [10, 100, 1_000];
 const AT_ONCE: usize = 50;
-/// The time limit of a fleet, and the time budget of each of its runs. A thousand nodes need most of
-/// an hour on two CPUs, because the stand-ins, the control plane and the hook share them.
+/// The time limit of a fleet, and the time budget of each of its runs. In mode `assist`, a thousand
+/// nodes need more than an hour on two CPUs: NVIDIA's controller writes one state in each pass.
 const LIMIT: Duration = Duration::from_hours(3);
 const BUDGET_SECONDS: u64 = 7_200;
 /// All GPUs of a node, so that each node has one pod to evict.
 const GPUS: usize = 8;
-/// Milliseconds until a driver is ready, as long as real drivers take. With drivers that are ready at
-/// once, a small fleet is done before the hook has seen it change, and the control plane merges the
-/// changes of its nodes into few updates. In a large fleet it merges hardly any, and each node would
-/// seem to cost twice as much.
+/// Milliseconds until a driver is ready: shorter than with real drivers, but long enough that the
+/// changes of nodes do not coincide. With drivers that are ready at once, a small fleet is done before
+/// the hook has seen it change, and the control plane merges the changes of its nodes into few
+/// updates. In a large fleet it merges hardly any, and each node would seem to cost twice as much.
 const DRIVER: (u64, u64) = (60_000, 90_000);
 /// The measured fleets run one chart of the operator, because a new one replaces all operands.
 const FIRST: Release = Release { driver: OLD.driver, ..NEW };

@@ -11,7 +11,7 @@ use super::layout::FixedKey;
 /// The keys of the last cohort and baseline.
 #[derive(Default)]
 pub(super) struct RunParts {
-    /// Kept, so that no other value can have its address.
+    /// Kept, so that no other value can have its address, and a change of it is a copy.
     cohort: Option<Arc<Cohort>>,
     /// Kept for the same reason.
     baseline: Option<Arc<Baseline>>,
