@@ -20,7 +20,7 @@ const LARGEST: &str = "GPU_ROLLOUT_SOAK_NODES";
 const SIZES: [usize; 3] = [10, 100, 1_000];
 const AT_ONCE: usize = 50;
 /// The time limit of a fleet, and the time budget of each of its runs. In mode `assist`, a thousand
-/// nodes need more than an hour on two CPUs: NVIDIA's controller writes one state in each pass.
+/// nodes need more than an hour on two CPUs: NVIDIA's controller writes ten states per second.
 const LIMIT: Duration = Duration::from_hours(3);
 const BUDGET_SECONDS: u64 = 7_200;
 /// All GPUs of a node, so that each node has one pod to evict.
