@@ -26,6 +26,10 @@ mod server;
 
 use server::Server;
 
+/// The allocator of the program (`src/main.rs` at the top).
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Nodes of the fleet.
 const NODES: usize = 10_000;
 /// Decisions that are timed.

@@ -12,8 +12,8 @@ use super::hash::hash;
 use super::text::is_same_text;
 
 /// Maximum number of entries that are copied when one of them is changed. A change also copies the
-/// list of all blocks, which is longer if they are smaller. The allocator of the hook's image
-/// (glibc) keeps freed allocations of up to 1,032 bytes at hand; a block of 31 entries has 1,008.
+/// list of all blocks, which is longer if they are smaller. A block of 31 entries has 1,008 bytes,
+/// and fits well into the allocator's 1,024.
 const NEIGHBORS: usize = 31;
 
 /// A sorted map from names to values.
