@@ -272,8 +272,9 @@ impl<'a> RunLoop<'a> {
                         Ok(wake_at) => wake_at,
                         Err(ended) => return Some(ended),
                     };
-                    let yield_at =
-                        yield_at(&self.memory, held_since, || !self.caches.own_nodes().is_empty());
+                    let yield_at = yield_at(&self.memory, held_since, self.now(), || {
+                        !self.caches.own_nodes().is_empty()
+                    });
                     if yield_at.is_some_and(|at| at <= self.now()) {
                         self.lease.yielded_at = Some(self.now());
                         return None;
@@ -316,10 +317,16 @@ impl<'a> RunLoop<'a> {
                     return Some(interrupted());
                 }
                 () = held.lost() => return None,
-                () = self.caches.watches.changed() => tokio::time::sleep(self.gather).await,
+                () = self.changes_gathered() => {}
                 () = tokio::time::sleep_until(self.hook.clock.instant(wake_at)) => {}
             }
         }
+    }
+
+    /// Waits for a change, and then for those that follow closely.
+    async fn changes_gathered(&self) {
+        self.caches.watches.changed().await;
+        tokio::time::sleep(self.gather).await;
     }
 
     /// Decides once and performs the decision. Returns the latest time for the next decision.
@@ -327,7 +334,7 @@ impl<'a> RunLoop<'a> {
         let now = self.now();
         let hook = self.hook;
         let observed = self.caches.watches.observed(now);
-        self.gather = gather_time(observed.nodes.len());
+        self.gather = gather_time(observed.nodes.len(), hook.settings.mode);
         let decision = self.planner.decide(&observed, &hook.settings, &self.memory, now);
         hook.metrics.observe_decision(self.now().duration_since(now).unsigned_abs());
         hook.metrics.keep_snapshot(|| FleetSnapshot::new(observed.clone(), &decision, now));

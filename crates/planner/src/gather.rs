@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use contract::settings::Mode;
+
 /// The time for each node. A larger fleet has more changes, and each snapshot and decision costs
 /// more. Gathering for longer keeps the total cost linear in the number of nodes. In a small fleet,
 /// changes are hardly delayed.
@@ -11,10 +13,16 @@ const SHORTEST: Duration = Duration::from_millis(10);
 /// The longest time. A node needs few decisions one after the other, and minutes in between, so this
 /// delays an upgrade by a few seconds at most.
 pub const LONGEST: Duration = Duration::from_millis(500);
+/// How many times longer the hook gathers if NVIDIA's controller alone decides when a node's upgrade
+/// starts. What the hook does then is due at a time, for which gathering ends, or replaces a plugin
+/// of a node that has taken minutes. And the fleet takes longer.
+const UNLESS_DECIDES: u32 = 4;
 
 /// Returns how long the hook gathers changes in a fleet of `nodes` nodes.
-pub fn gather_time(nodes: usize) -> Duration {
-    PER_NODE.saturating_mul(u32::try_from(nodes).unwrap_or(u32::MAX)).clamp(SHORTEST, LONGEST)
+pub fn gather_time(nodes: usize, mode: Mode) -> Duration {
+    let factor = if mode.decides() { 1 } else { UNLESS_DECIDES };
+    let time = PER_NODE.saturating_mul(u32::try_from(nodes).unwrap_or(u32::MAX));
+    time.saturating_mul(factor).clamp(SHORTEST, LONGEST * factor)
 }
 
 #[cfg(test)]
@@ -23,7 +31,14 @@ mod tests {
 
     #[test]
     fn changes_of_larger_fleets_are_gathered_for_longer() {
-        let gathered = [0, 10, 11, 50, 500, 10_000].map(|nodes| gather_time(nodes).as_millis());
-        assert_eq!(gathered, [10, 10, 11, 50, 500, 500]);
+        let gathered = |mode| {
+            [0, 2, 10, 11, 50, 500, 10_000].map(|nodes| gather_time(nodes, mode).as_millis())
+        };
+        for mode in [Mode::Steer, Mode::Drive] {
+            assert_eq!(gathered(mode), [10, 10, 10, 11, 50, 500, 500], "{mode:?}");
+        }
+        for mode in [Mode::Observe, Mode::Assist] {
+            assert_eq!(gathered(mode), [10, 10, 40, 44, 200, 2_000, 2_000], "{mode:?}");
+        }
     }
 }

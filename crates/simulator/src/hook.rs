@@ -214,7 +214,7 @@ impl SimulatedHook {
 
     /// Returns for how many milliseconds the hook gathers changes, as its real loop does.
     fn gather(&self) -> u64 {
-        let time = gather_time(self.state.caches.observed.nodes.len());
+        let time = gather_time(self.state.caches.observed.nodes.len(), self.state.settings.mode);
         u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
     }
 

@@ -26,6 +26,8 @@ const KEEP: Duration = Duration::from_secs(5);
 /// How long the hook then leaves the Lease to others. A waiting hook learns of the release at once,
 /// through a watch.
 const YIELD: Duration = Duration::from_secs(2);
+/// How long taking the Lease again may take: one call.
+const TAKE_AGAIN: Duration = Duration::from_secs(10);
 
 /// Acquires the Lease of a run, and yields it to other hooks.
 pub(super) struct YieldableLease<'a> {
@@ -137,18 +139,19 @@ impl<'a> YieldableLease<'a> {
     }
 }
 
-/// Returns when to yield a Lease that is held since `held_since`. `None`: not at all, because the
+/// Returns when to yield a Lease that is held since `held_since`: now or later. `None`: not at all, because the
 /// fleet does not wait or a node is in progress.
 pub(super) fn yield_at(
     memory: &RunMemory,
     held_since: Timestamp,
+    now: Timestamp,
     has_own_nodes: impl FnOnce() -> bool,
 ) -> Option<Timestamp> {
     let (_, waiting_since) = memory.fleet_waiting?;
-    let at = later(waiting_since.max(held_since), KEEP);
+    let at = later(waiting_since.max(held_since), KEEP).max(now);
     // The hook must hold the Lease at the deadline, because its verdict names the missing object.
-    (!has_own_nodes() && !has_open_nodes(memory) && later(at, YIELD) < memory.deadline)
-        .then_some(at)
+    let holds_again_at = later(at, YIELD + TAKE_AGAIN);
+    (!has_own_nodes() && !has_open_nodes(memory) && holds_again_at < memory.deadline).then_some(at)
 }
 
 /// Whether a node is in progress, or a replacement of one of its plugin pods. Replacements by an
@@ -186,13 +189,26 @@ mod tests {
     #[test]
     fn lease_is_yielded_only_while_the_fleet_waits_and_no_node_is_open() {
         let mut memory = RunMemory::new(at(0), at(100));
-        assert_eq!(yield_at(&memory, at(0), || false), None, "the fleet does not wait");
+        let yielded = |memory: &RunMemory, held, now| yield_at(memory, at(held), at(now), || false);
+        assert_eq!(yielded(&memory, 0, 1), None, "the fleet does not wait");
         memory.fleet_waiting = Some(("OperatorMissing", at(10)));
-        assert_eq!(yield_at(&memory, at(0), || false), Some(at(15)));
-        assert_eq!(yield_at(&memory, at(20), || false), Some(at(25)), "held for a while at least");
-        assert_eq!(yield_at(&memory, at(20), || true), None);
-        assert_eq!(yield_at(&memory, at(93), || false), None, "too close to the deadline");
+        assert_eq!(yielded(&memory, 0, 10), Some(at(15)));
+        assert_eq!(yielded(&memory, 20, 20), Some(at(25)), "held for a while at least");
+        assert_eq!(yielded(&memory, 20, 40), Some(at(40)), "due since long");
+        assert_eq!(yield_at(&memory, at(20), at(20), || true), None);
         memory.nodes.insert("a", NodeRecord { since: Some(at(5)), ..NodeRecord::default() });
-        assert_eq!(yield_at(&memory, at(20), || false), None, "a node is open");
+        assert_eq!(yielded(&memory, 20, 20), None, "a node is open");
+    }
+
+    /// A run that yielded the Lease until its deadline ended with the message that the Lease was
+    /// lost, instead of what the fleet had waited for.
+    #[test]
+    fn lease_is_held_again_before_the_deadline() {
+        let mut memory = RunMemory::new(at(0), at(100));
+        memory.fleet_waiting = Some(("OperatorMissing", at(10)));
+        let yielded = |held, now| yield_at(&memory, at(held), at(now), || false);
+        assert_eq!(yielded(82, 82), Some(at(87)));
+        assert_eq!(yielded(83, 83), None);
+        assert_eq!(yielded(20, 88), None, "due since long");
     }
 }
