@@ -8,6 +8,7 @@ use gpu_rollout::printer::Printer;
 /// Musl's own allocator would take four times as long for a simulation. glibc's searches longer for
 /// memory the more the program holds in small pieces, as the hook's caches of a large fleet do: with
 /// it, listing the fleet of `crates/hook/benches/memory.rs` again takes 1.8 times as long.
+#[cfg(target_os = "linux")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

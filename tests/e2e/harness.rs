@@ -14,6 +14,7 @@ pub(crate) mod control_plane;
 pub(crate) mod cosign;
 pub(crate) mod deployers;
 pub(crate) mod dump;
+pub(crate) mod fixed_work;
 pub(crate) mod fleet;
 pub(crate) mod git;
 pub(crate) mod git_http;

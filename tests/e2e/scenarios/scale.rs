@@ -7,6 +7,7 @@ use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::harness::fixed_work::FixedWork;
 use crate::harness::fleet::{DRA_NAMESPACE, NEW, OLD, Release};
 use crate::harness::hook_release::HookRelease;
 use crate::harness::meter::{Measured, Meter};
@@ -56,6 +57,8 @@ struct Row {
     what: &'static str,
     nodes: usize,
     measured: Measured,
+    /// The processor time of the fixed work in seconds, while the run was measured.
+    fixed_work: f64,
     /// Requests without those for the Lease, whose number depends on the duration only.
     requests: usize,
     writes: usize,
@@ -116,10 +119,11 @@ async fn run(
     settings["component"] = json!({"version": NEW.chart});
     settings["budgetSeconds"] = BUDGET_SECONDS.into();
     let (begin, meter) = (Timestamp::now(), Meter::start(stack.control_plane.port));
+    let fixed_work = FixedWork::start();
     stack.deploy("gpu-operator", NEW.chart, OPERATOR_NAMESPACE, values).await?;
     let said = hook.deploy(values, &settings).await?;
     ensure!(said.success, "{said:?}\n{}", hook.logs().await?);
-    let measured = meter.end()?;
+    let (measured, fixed_work) = (meter.end()?, fixed_work.end()?);
     let mut requests = hook.requests(begin)?;
     requests.retain(|request| request.resource != "leases");
     let count = |resource: &str| {
@@ -132,6 +136,7 @@ async fn run(
         what,
         nodes,
         measured,
+        fixed_work,
         requests: requests.len(),
         writes: requests.iter().filter(|request| request.is_write()).count(),
         evictions: count("pods/eviction"),
@@ -155,16 +160,18 @@ async fn check_drivers(stack: &Stack, names: &[String], version: &str) -> Result
 }
 
 /// Prints the rows of each run, from the smallest fleet to the largest, with what each node more
-/// than in the fleet before has added.
+/// than in the fleet before has added. For the differences, the CPU times of a run are multiplied so
+/// that the fixed work would have taken as long as in the first row.
 fn table(rows: &mut [Row]) {
     rows.sort_by_key(|row| (row.what != "install", row.what != "drive", row.nodes));
     eprintln!(
-        "\n{:<8} {:>6} {:>8} {:>9} {:>9} {:>9} {:>14} {:>12} {:>12} {:>12} {:>13}",
+        "\n{:<8} {:>6} {:>8} {:>9} {:>9} {:>13} {:>9} {:>14} {:>12} {:>12} {:>12} {:>13}",
         "run",
         "nodes",
         "wall s",
         "requests",
         "CPU s",
+        "fixed work ms",
         "peak MiB",
         "evictions/node",
         "writes/node",
@@ -172,10 +179,11 @@ fn table(rows: &mut [Row]) {
         "CPU ms +1",
         "memory KiB +1",
     );
+    let Some(first) = rows.first().map(|row| row.fixed_work) else { return };
+    let processor = |row: &Row| row.measured.processor * first / row.fixed_work;
     let mut before: Option<&Row> = None;
     for row in &*rows {
-        let Row { what, nodes, measured, requests, writes, evictions } = row;
-        let Measured { wall, peak_kib, processor } = measured;
+        let Row { what, nodes, measured, fixed_work, requests, writes, evictions } = row;
         #[expect(clippy::cast_precision_loss, reason = "means for people")]
         let added =
             before.filter(|before| before.what == *what).map_or_else(String::new, |before| {
@@ -183,22 +191,24 @@ fn table(rows: &mut [Row]) {
                 format!(
                     " {:>12.2} {:>12.2} {:>13.1}",
                     (*requests as f64 - before.requests as f64) / nodes,
-                    (processor - before.measured.processor) * 1_000.0 / nodes,
-                    (*peak_kib as f64 - before.measured.peak_kib as f64) / nodes,
+                    (processor(row) - processor(before)) * 1_000.0 / nodes,
+                    (measured.peak_kib as f64 - before.measured.peak_kib as f64) / nodes,
                 )
             });
         #[expect(clippy::cast_precision_loss, reason = "means for people")]
         let mean = |count: usize| count as f64 / *nodes as f64;
         eprintln!(
-            "{what:<8} {nodes:>6} {:>8.1} {requests:>9} {processor:>9.2} {:>9} {:>14.2} {:>12.2}{added}",
-            wall.as_secs_f64(),
-            peak_kib / 1024,
+            "{what:<8} {nodes:>6} {:>8.1} {requests:>9} {:>9.2} {:>13.2} {:>9} {:>14.2} {:>12.2}{added}",
+            measured.wall.as_secs_f64(),
+            measured.processor,
+            fixed_work * 1_000.0,
+            measured.peak_kib / 1024,
             mean(*evictions),
             mean(*writes),
         );
         before = Some(row);
     }
     eprintln!(
-        "\n+1: for each node more than in the fleet before. Requests without those for the Lease.\n"
+        "\n+1: for each node more than in the fleet before, with CPU times of a machine as fast as in the\nfirst row (tests/e2e/harness/fixed_work.rs). Requests without those for the Lease.\n"
     );
 }
