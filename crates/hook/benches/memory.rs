@@ -24,7 +24,7 @@ mod server;
 
 use server::Server;
 
-/// The allocator of the program (`src/main.rs` at the top).
+/// The allocator of the hook (`src/main.rs`).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use futures::FutureExt;
 use jiff::Timestamp;
 use kube::Client;
 use tokio::sync::Notify;
@@ -123,7 +124,7 @@ impl Watches {
         }
     }
 
-    /// Waits until a cache has changed since the last call.
+    /// Waits until a cache has changed since the last call, or since [`Self::observed`] was called.
     pub async fn changed(&self) {
         self.changed.notified().await;
     }
@@ -168,6 +169,9 @@ impl Watches {
 
     /// Returns the content of all caches. `now`: the time by the clock that decisions use.
     pub fn observed(&self, now: Timestamp) -> Observed {
+        // Forgets a notification of a change that the snapshot shows. Before the tables are read, so
+        // that none is lost.
+        let _ = self.changed.notified().now_or_never();
         Observed {
             nodes: self.nodes.named(|node| &node.name),
             operator: self.operator_objects.deployment(),

@@ -10,17 +10,17 @@ use contract::settings::Mode;
 const PER_NODE: Duration = Duration::from_millis(1);
 /// The shortest time: an object often changes twice within a few milliseconds.
 const SHORTEST: Duration = Duration::from_millis(10);
-/// The longest time. A node needs few decisions one after the other, and minutes in between, so this
+/// The longest time if the hook decides when nodes are upgraded. A node needs few decisions one after the other, and minutes in between, so this
 /// delays an upgrade by a few seconds at most.
 pub const LONGEST: Duration = Duration::from_millis(500);
-/// How many times longer the hook gathers if NVIDIA's controller alone decides when a node's upgrade
-/// starts. What the hook does then is due at a time, for which gathering ends, or replaces a plugin
-/// of a node that has taken minutes. And the fleet takes longer.
-const UNLESS_DECIDES: u32 = 4;
+/// How many times longer the hook gathers if only NVIDIA's controller decides when nodes are
+/// upgraded. No longer than a second: what the hook does after a change, such as replacing a plugin
+/// that serves the old driver, comes later by up to that time.
+const IF_CONTROLLER_DECIDES: u32 = 2;
 
 /// Returns how long the hook gathers changes in a fleet of `nodes` nodes.
 pub fn gather_time(nodes: usize, mode: Mode) -> Duration {
-    let factor = if mode.decides() { 1 } else { UNLESS_DECIDES };
+    let factor = if mode.decides() { 1 } else { IF_CONTROLLER_DECIDES };
     let time = PER_NODE.saturating_mul(u32::try_from(nodes).unwrap_or(u32::MAX));
     time.saturating_mul(factor).clamp(SHORTEST, LONGEST * factor)
 }
@@ -38,7 +38,7 @@ mod tests {
             assert_eq!(gathered(mode), [10, 10, 10, 11, 50, 500, 500], "{mode:?}");
         }
         for mode in [Mode::Observe, Mode::Assist] {
-            assert_eq!(gathered(mode), [10, 10, 40, 44, 200, 2_000, 2_000], "{mode:?}");
+            assert_eq!(gathered(mode), [10, 10, 20, 22, 100, 1_000, 1_000], "{mode:?}");
         }
     }
 }

@@ -26,8 +26,9 @@ const KEEP: Duration = Duration::from_secs(5);
 /// How long the hook then leaves the Lease to others. A waiting hook learns of the release at once,
 /// through a watch.
 const YIELD: Duration = Duration::from_secs(2);
-/// How long taking the Lease again may take: one call.
-const TAKE_AGAIN: Duration = Duration::from_secs(10);
+/// How long releasing the Lease and taking it again may take: a few calls to a slow API server, or
+/// the turn of another hook that yields it too.
+const TAKE_AGAIN: Duration = Duration::from_secs(20);
 
 /// Acquires the Lease of a run, and yields it to other hooks.
 pub(super) struct YieldableLease<'a> {
@@ -139,8 +140,8 @@ impl<'a> YieldableLease<'a> {
     }
 }
 
-/// Returns when to yield a Lease that is held since `held_since`: now or later. `None`: not at all, because the
-/// fleet does not wait or a node is in progress.
+/// Returns when to yield a Lease that is held since `held_since`: now or later. `None`: not at all,
+/// because the fleet does not wait, a node is in progress, or the deadline is near.
 pub(super) fn yield_at(
     memory: &RunMemory,
     held_since: Timestamp,
@@ -207,8 +208,8 @@ mod tests {
         let mut memory = RunMemory::new(at(0), at(100));
         memory.fleet_waiting = Some(("OperatorMissing", at(10)));
         let yielded = |held, now| yield_at(&memory, at(held), at(now), || false);
-        assert_eq!(yielded(82, 82), Some(at(87)));
-        assert_eq!(yielded(83, 83), None);
-        assert_eq!(yielded(20, 88), None, "due since long");
+        assert_eq!(yielded(72, 72), Some(at(77)));
+        assert_eq!(yielded(73, 73), None);
+        assert_eq!(yielded(20, 78), None, "due since long");
     }
 }

@@ -11,6 +11,8 @@ use strum::IntoStaticStr;
 /// Maximum number of evictions per turn, over all nodes: a node's pods leave in one or two turns,
 /// and the API server is never flooded.
 pub const AT_ONCE: usize = 20;
+/// The pause until the next evictions if more are due than are allowed in one turn.
+const NEXT_TURN_MS: u64 = 100;
 /// The first pause after an eviction that did not work (kubectl's own, up to v0.33).
 pub const FIRST_SECONDS: u64 = 5;
 const FIRST_MS: u64 = FIRST_SECONDS * 1000;
@@ -175,7 +177,8 @@ pub fn turn<'a>(
     } else {
         order.iter().take_while(|(at, _)| *at <= now).count().min(most)
     };
-    let next = order.get(ready).map(|(at, _)| (*at).max(from));
+    let earliest = if ready == AT_ONCE { later(now, NEXT_TURN_MS) } else { from };
+    let next = order.get(ready).map(|(at, _)| (*at).max(earliest));
     DueEvictions { now: order.iter().take(ready).map(|(_, uid)| *uid).collect(), next }
 }
 

@@ -104,7 +104,8 @@ fn turn_is_limited_and_longest_due_come_first() {
         uids[10..].iter().map(String::as_str).collect::<Vec<_>>(),
         "new ones have waited longest"
     );
-    assert_eq!(first.next, Some(at(1000)), "there are more to ask for at once");
+    let soon = at(1000) + SignedDuration::from_millis(100);
+    assert_eq!(first.next, Some(soon), "more are due, but not without a pause");
     let waiting = turn(
         asked.iter().filter_map(|(uid, history)| Some((*uid, Some((*history)?)))),
         None,
